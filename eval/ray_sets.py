@@ -1,6 +1,7 @@
 """A selection from a large collection by many engines: each Ray actor looks at its share of the pictures.
 
-selection = select_on_ray(partial(CodeVQA.from_preset, "base"), {"sources": "/data/photos"}, "Is there a dog?", actors=4)
+make = partial(CodeVQA.from_preset, "base")
+selection = select_on_ray(make, {"sources": "/data/photos"}, "Is there a dog?", actors=4)
 """
 
 from __future__ import annotations

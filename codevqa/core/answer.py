@@ -83,11 +83,6 @@ class Answer:
         return bool(self.warnings and self.error is None and not (self.program or trace.baseline or trace.calls))
 
     @property
-    def selections(self) -> tuple[Selection, ...]:
-        """What the program selected of the pictures, with its doubt: read off the trace, and no part of the JSON."""
-        return selections(self.trace)
-
-    @property
     def in_parts(self) -> str:
         """How a model that has no room for all pictures at once answered without a program; else an empty text."""
         parts = self.trace.baseline

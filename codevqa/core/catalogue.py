@@ -1,7 +1,8 @@
 """What is known of a collection's files without decoding them again: a SQLite table on disk.
 
 It is only ever a shortcut. A file that changed is looked at again; a table that is damaged is made anew; where the disk
-is full or not ours, the collection works without.
+is full or not ours, the collection works without. Each write is one transaction, so a process may be killed at any time
+and several may share a table.
 """
 
 from __future__ import annotations
@@ -10,11 +11,12 @@ import json
 import logging
 import sqlite3
 import threading
-from collections.abc import Collection, Iterable
-from contextlib import suppress
+from collections.abc import Callable, Iterable
+from contextlib import closing, suppress
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
+_T = TypeVar("_T")
 _log = logging.getLogger(__name__)
 _TABLE = """CREATE TABLE IF NOT EXISTS files (
     place TEXT PRIMARY KEY, stamp TEXT, key TEXT, width INTEGER, height INTEGER, wrong TEXT, notes TEXT)"""
@@ -48,17 +50,16 @@ class Catalogue:
         self._file = file
         self._lock = threading.Lock()
         self._new: dict[str, Known] = {}
-        self._base = self._opened()
+        self._lost = False
 
     def read(self) -> dict[str, Known]:
         """Returns what is known, by place."""
+
+        def rows(base: sqlite3.Connection) -> dict[str, Known]:
+            return {str(place): Known(*known) for place, *known in base.execute("SELECT * FROM files")}
+
         with self._lock:
-            try:
-                rows = self._base.execute("SELECT * FROM files").fetchall() if self._base else []
-                return {str(place): Known(*known) for place, *known in rows}
-            except (sqlite3.Error, TypeError, UnicodeError) as error:
-                self._give_up(error, anew=True)
-                return {}
+            return self._do(rows) or {}
 
     def put(self, place: str, known: Known) -> None:
         """Keeps what was learnt of a file, soon."""
@@ -69,65 +70,43 @@ class Catalogue:
 
     def drop(self, places: Iterable[str]) -> None:
         """Forgets files that are gone."""
+        rows = [(place,) for place in places]
         with self._lock:
-            self._do("DELETE FROM files WHERE place = ?", [(place,) for place in places])
+            if rows:
+                self._do(lambda base: base.executemany("DELETE FROM files WHERE place = ?", rows))
 
     def save(self) -> None:
         """Keeps all that was learnt."""
         with self._lock:
-            self._write()
+            if self._new:
+                self._write()
 
     def _write(self) -> None:
         rows = [(place, *known) for place, known in self._new.items()]
         self._new = {}
-        self._do("INSERT OR REPLACE INTO files VALUES (?, ?, ?, ?, ?, ?, ?)", rows)
+        self._do(lambda base: base.executemany("INSERT OR REPLACE INTO files VALUES (?, ?, ?, ?, ?, ?, ?)", rows))
 
-    def _do(self, command: str, rows: Collection[tuple[object, ...]]) -> None:
-        if self._base is None or not rows:
-            return
-        try:
-            with self._base:
-                self._base.executemany(command, rows)
-        except (sqlite3.Error, UnicodeError) as error:
-            self._give_up(error)
-
-    def _opened(self, *, again: bool = True) -> sqlite3.Connection | None:
-        try:
-            self._file.parent.mkdir(parents=True, exist_ok=True)
-            base = sqlite3.connect(self._file, timeout=30, check_same_thread=False)
-            base.execute("PRAGMA journal_mode=WAL")
-            base.execute("PRAGMA synchronous=NORMAL")
-            base.execute(_TABLE)
-            return base
-        except sqlite3.DatabaseError as error:
-            if again and not isinstance(error, sqlite3.OperationalError):
+    def _do(self, work: Callable[[sqlite3.Connection], _T]) -> _T | None:
+        """Does something with the table, with a new one where it is damaged; returns None where there can be none."""
+        for last in (False, True):
+            if self._lost:
+                break
+            try:
+                self._file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+                with closing(sqlite3.connect(self._file, timeout=30)) as base, base:
+                    base.execute(_TABLE)
+                    return work(base)
+            except (OSError, sqlite3.Error, TypeError, ValueError) as error:
+                # Others of SQLite's errors say that it cannot be written or is in use, not what is in it.
+                if last or isinstance(error, OSError | sqlite3.OperationalError):
+                    self._lost = True
+                    cannot_keep(self._file.parent, error)
+                    break
                 _log.warning("The index %s is damaged and made anew: %s", self._file, error)
-                self._remove()
-                return self._opened(again=False)
-            self._say(error)
-        except OSError as error:
-            self._say(error)
+                for end in ("", "-journal", "-wal", "-shm"):
+                    with suppress(OSError):
+                        Path(f"{self._file}{end}").unlink()
         return None
-
-    def _give_up(self, error: Exception, *, anew: bool = False) -> None:
-        """Goes on without the table, or with a new one where this one is damaged."""
-        if self._base is not None:
-            self._base.close()
-        self._base = None
-        if anew:
-            _log.warning("The index %s is damaged and made anew: %s", self._file, error)
-            self._remove()
-            self._base = self._opened(again=False)
-        else:
-            self._say(error)
-
-    def _say(self, error: Exception) -> None:
-        _log.warning("The index %s cannot be kept (%s): the pictures will be read again next time.", self._file, error)
-
-    def _remove(self) -> None:
-        for end in ("", "-wal", "-shm"):
-            with suppress(OSError):
-                Path(f"{self._file}{end}").unlink()
 
 
 def notes_of(known: Known) -> dict[str, float]:
@@ -137,3 +116,13 @@ def notes_of(known: Known) -> dict[str, float]:
     except ValueError:
         return {}
     return found if isinstance(found, dict) else {}
+
+
+_told: set[Path] = set()
+
+
+def cannot_keep(index: Path, error: Exception) -> None:
+    """Warns that a folder cannot hold an index: once, however much of it fails."""
+    if index not in _told:
+        _told.add(index)
+        _log.warning("The index %s cannot be kept: %s. Pictures will be looked at again next time.", index, error)

@@ -96,6 +96,8 @@ def chance_of_yes(answer: str, evidence: Sequence[Evidence]) -> float:
     """
     right = READ
     last = evidence[-1] if evidence else None
+    if last is not None and last.kind == "corrected":
+        return last.scores[0]
     if last is not None and last.kind == "itm" and last.scores:
         right = _matched(last.scores)
     elif last is not None and last.kind == "eyes" and answer in last.choices:

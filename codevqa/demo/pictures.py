@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from PIL import Image
 
@@ -30,8 +29,7 @@ def shipped_questions() -> list[tuple[list[str], str]]:
 class _Uploads(Collection):
     """Uploads as a collection: each is named by its file alone, never by a path of this machine."""
 
-    def _inside(self, path: str, several: bool) -> Iterator[Any]:
-        return super()._inside(path, False)
+    by_path = False
 
 
 def read_pictures(paths: Sequence[str], limits: DemoLimits, folder: Path, index: Path) -> tuple[Picture, ...]:

@@ -42,7 +42,10 @@ def as_request(asked: object, method: Method) -> Request | InputError:
         asked = Question(*asked)
     if not isinstance(asked, Question):
         return InputError(f"A {type(asked).__name__} is no question.", hint=_TAKES)
-    return Request(held(asked.images), asked.text, asked.form, method)
+    try:
+        return Request(held(asked.images), asked.text, asked.form, method)
+    except InputError as error:  # of a collection that has no pictures
+        return error
 
 
 def text_of(asked: object) -> str:

@@ -16,6 +16,7 @@ from ..core.errors import SetupError
 from ..core.images import Picture
 from .base import SimilarityRequest
 from .blip.batches import run_in_batches
+from .feature_shelf import Shelves
 from .turn import Turn
 from .weights import computed, load_network, load_pretrained
 
@@ -44,6 +45,7 @@ class ContrastiveMatcher:
         self._padding = _PADDING[network.config.model_type]
         self._length = network.config.text_config.max_position_embeddings
         self._kept: LRUCache[str, torch.Tensor] = LRUCache(_KEPT)
+        self._shelves = Shelves(network, processor.image_processor.to_json_string(), small=True)
 
     @classmethod
     def from_pretrained(cls, name: str, *, device: str | None = None, dtype: str | None = None) -> ContrastiveMatcher:
@@ -81,11 +83,17 @@ class ContrastiveMatcher:
         with self.turn:
             # Beside the cache, which may be smaller than one call's pictures.
             seen = {key: self._kept[key] for key in pictures if key in self._kept}
+            seen |= self._shelves.read(picture for key, picture in pictures.items() if key not in seen)
             new = [picture for key, picture in pictures.items() if key not in seen]
             for picture, row in zip(new, self._run(self._of_pictures, new), strict=True):
                 seen[picture.key] = self._kept[picture.key] = row
+            self._shelves.add(new, seen)
             read = dict(zip(texts, self._run(self._of_texts, texts), strict=True))
         return [float(seen[request.picture.key] @ read[request.text]) for request in requests]
+
+    def keep_features(self) -> None:
+        """Writes to disk what embeddings of collections are still in memory alone."""
+        self._shelves.save()
 
     def _run(self, embed: Any, rows: Sequence[Any]) -> list[torch.Tensor]:
         return run_in_batches(embed, rows, self.batch, self._kept.clear, what="The matcher")

@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 from PIL import Image
 
+from ..core.errors import ImageError
 from ..core.images import Picture
 from ..core.trace import DomainWarning, ImageRef
 
@@ -65,7 +66,7 @@ class Domain:
     def check(self, pictures: Sequence[Picture], question: str) -> tuple[DomainWarning, ...]:
         """Says what lies outside: first of the pictures, then of the question's words."""
         name = f"domain {self.bias:.9g}"  # of another training it is another number
-        images = tuple(ImageRef(n) for n, one in enumerate(pictures, 1) if one.noted(name, self.score) > 0)
+        images = tuple(ImageRef(n) for n, one in enumerate(pictures, 1) if self._is_outside(one, name))
         unknown: dict[str, str] = {}
         spelt: dict[str, str] = {}
         for word in dict.fromkeys(words_in(question)):
@@ -87,6 +88,12 @@ class Domain:
             message = f"These models don't know {_named(spelt)}."
             found.append(DomainWarning("spelling", message, words=tuple(spelt)))
         return tuple(found)
+
+    def _is_outside(self, picture: Picture, name: str) -> bool:
+        try:
+            return picture.noted(name, self.score) > 0
+        except ImageError:  # its file changed; whoever looks at it is told
+            return False
 
     def score(self, pixels: Image.Image) -> float:
         """Returns how unlike what the models know a picture is: positive where it is of another kind."""

@@ -2,7 +2,7 @@
 
 Pictures of a collection say where (:attr:`codevqa.core.collection.StoredPicture.shelf`). A file is written beside its
 name and moved there, so a process that is killed leaves none that is half written. One that is damaged is removed, and
-what it held is computed again; where the disk is full, nothing is kept.
+what it held is computed again: each picture's features have a checksum. Where the disk is full, nothing is kept.
 """
 
 from __future__ import annotations
@@ -12,19 +12,29 @@ import hashlib
 import logging
 import sys
 import threading
+import time
 import uuid
+import zlib
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
+from weakref import WeakValueDictionary
 
 import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import nn
 
+from ..core.catalogue import cannot_keep
+from ..core.collection import StoredPicture
+from ..core.images import Picture
+
 _log = logging.getLogger(__name__)
 FILE_BYTES = 32 << 20
 """Bytes of features in one file, about."""
+_ABANDONED = 3600
+"""Seconds after which a file that is still being written has no writer any more."""
 
 
 class FeatureShelf:
@@ -32,13 +42,14 @@ class FeatureShelf:
 
     Args:
         folder: where they are kept; files of several processes may lie there.
+        small: whether they are so small that all are held in memory, too.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *, small: bool = False) -> None:
         self._folder = folder
         self._lock = threading.RLock()
         self._new: dict[str, torch.Tensor] = {}
-        self._bytes = 0
+        self._here: dict[str, torch.Tensor] | None = None
         self._files: dict[str, Path] = {}
         self._full = False
         for file in sorted(folder.glob("*.safetensors")):
@@ -47,6 +58,12 @@ class FeatureShelf:
                     self._files.update(dict.fromkeys(kept.keys(), file))
             except (OSError, SafetensorError) as error:
                 self._remove(file, error)
+        for part in folder.glob("*.part"):
+            with suppress(OSError):
+                if part.stat().st_mtime < time.time() - _ABANDONED:
+                    part.unlink()
+        if small:
+            self._here = self.read(list(self._files))
 
     def __contains__(self, key: str) -> bool:
         return key in self._new or key in self._files
@@ -59,42 +76,47 @@ class FeatureShelf:
             for key in keys:
                 if key in self._new:
                     found[key] = self._new[key]
+                elif self._here is not None:
+                    found.update({key: self._here[key]} if key in self._here else {})
                 elif key in self._files:
                     by_file.setdefault(self._files[key], []).append(key)
             for file, wanted in by_file.items():
                 try:
-                    with safe_open(file, "pt") as kept:
-                        # Copies: what is mapped would count as memory, and for as long as one of them lives.
-                        found.update({key: kept.get_tensor(key).clone() for key in wanted})
+                    found |= _read(file, wanted)
                 except (OSError, SafetensorError) as error:
                     self._remove(file, error)
         return found
 
     def add(self, made: Mapping[str, torch.Tensor]) -> None:
-        """Keeps features, some in memory until a file is full or :meth:`save` is called."""
+        """Keeps features of one shape, some in memory until a file is full or :meth:`save` is called."""
         with self._lock:
-            for key, features in made.items():
-                if not self._full and key not in self:
-                    self._new[key] = features.detach().cpu().contiguous()
-                    self._bytes += features.nbytes
-            if self._bytes >= FILE_BYTES:
+            new = {key: one.detach() for key, one in made.items() if key not in self}
+            if not new or (self._full and self._here is None):
+                return
+            if next(iter(new.values())).is_cuda:  # a copy for all of them: each waits for the GPU
+                new = dict(zip(new, torch.stack(list(new.values())).cpu().unbind(), strict=True))
+            if self._here is not None:
+                self._here |= new
+            if not self._full:
+                self._new |= new
+            if sum(one.nbytes for one in self._new.values()) >= FILE_BYTES:
                 self.save()
 
     def save(self) -> None:
         """Writes what is still in memory."""
         with self._lock:
-            new, self._new, self._bytes = self._new, {}, 0
+            new, self._new = {key: one.contiguous() for key, one in self._new.items()}, {}
             if not new:
                 return
             file = self._folder / f"{uuid.uuid4().hex}.safetensors"
             part = file.with_suffix(".part")
             try:
                 self._folder.mkdir(parents=True, exist_ok=True)
-                save_file(new, part)
+                save_file(new, part, {key: _checksum(one) for key, one in new.items()})
                 part.replace(file)
             except (OSError, SafetensorError) as error:
                 self._full = True
-                _log.warning("Features of pictures cannot be kept in %s: %s", self._folder, error)
+                cannot_keep(self._folder.parents[1], error)
                 with suppress(OSError):
                     part.unlink()
                 return
@@ -103,35 +125,65 @@ class FeatureShelf:
         _trim()
 
     def _remove(self, file: Path, error: Exception) -> None:
-        _log.warning("Features in %s are damaged and computed again: %s", file, error)
+        _log.warning("Features in %s are damaged or gone and computed again: %s", file, error)
         self._files = {key: one for key, one in self._files.items() if one != file}
         with suppress(OSError):
             file.unlink()
 
 
 class Shelves:
-    """The shelves of one network, one for each collection.
+    """The shelves of one network, one for each collection. Any thread may use them.
 
     Args:
         network: what makes the features. Others, or in another precision, have other shelves.
+        about: what else they depend on, such as how pictures are resized.
+        small: see :class:`FeatureShelf`.
     """
 
-    def __init__(self, network: nn.Module) -> None:
-        self._network = network
+    def __init__(self, network: nn.Module, about: object = "", *, small: bool = False) -> None:
+        self._network, self._about, self._small = network, about, small
         self._name = ""
         self._shelves: dict[Path, FeatureShelf] = {}
 
-    def of(self, place: Path) -> FeatureShelf:
-        """Returns the shelf of a collection."""
-        if place not in self._shelves:
-            self._name = self._name or _fingerprint(self._network)
-            self._shelves[place] = FeatureShelf(place / self._name)
-        return self._shelves[place]
+    def read(self, pictures: Iterable[Picture]) -> dict[str, torch.Tensor]:
+        """Returns what is kept of pictures of collections, by key, on the CPU."""
+        found: dict[str, torch.Tensor] = {}
+        for shelf, keys in self._of(pictures).items():
+            found |= shelf.read(keys)
+        return found
+
+    def add(self, pictures: Iterable[Picture], made: Mapping[str, torch.Tensor]) -> None:
+        """Keeps what was made of those pictures that are of collections."""
+        for shelf, keys in self._of(pictures).items():
+            shelf.add({key: made[key] for key in keys})
 
     def save(self) -> None:
         """Writes what is still in memory."""
-        for shelf in self._shelves.values():
+        for shelf in list(self._shelves.values()):
             shelf.save()
+
+    def _of(self, pictures: Iterable[Picture]) -> dict[FeatureShelf, dict[str, None]]:
+        """Returns pictures of collections by their shelves, each once."""
+        found: dict[FeatureShelf, dict[str, None]] = {}
+        for one in pictures:
+            if isinstance(one, StoredPicture):
+                found.setdefault(self._at(one.shelf), {})[one.key] = None
+        return found
+
+    def _at(self, place: Path) -> FeatureShelf:
+        with _lock:
+            if place not in self._shelves:
+                self._name = self._name or _fingerprint(self._network, self._about)
+                folder = place / self._name
+                # A matcher and a captioner may have the same tower.
+                shelf = _shelves.get(folder) or FeatureShelf(folder, small=self._small)
+                self._shelves[place] = _shelves[folder] = shelf
+            return self._shelves[place]
+
+
+_lock = threading.Lock()
+_shelves: WeakValueDictionary[Path, FeatureShelf] = WeakValueDictionary()
+"""Those of this process, by their folders."""
 
 
 def _trim() -> None:
@@ -141,11 +193,28 @@ def _trim() -> None:
             ctypes.CDLL(None).malloc_trim(0)
 
 
-def _fingerprint(network: nn.Module) -> str:
+def _read(file: Path, keys: Iterable[str]) -> dict[str, torch.Tensor]:
+    with safe_open(file, "pt") as kept:
+        sums = kept.metadata() or {}
+        # Copies: what is mapped would count as memory, and for as long as one of them lives.
+        found = {key: kept.get_tensor(key).clone() for key in keys}
+    if any(_checksum(one) != sums.get(key) for key, one in found.items()):
+        raise SafetensorError("a checksum is wrong")
+    return found
+
+
+def _checksum(features: torch.Tensor) -> str:
+    content: Any = features.reshape(-1).view(torch.uint8).numpy()
+    return f"{zlib.crc32(content):08x}"
+
+
+def _fingerprint(network: nn.Module, about: object) -> str:
     """Returns a name that another network, or the same in another precision, does not have."""
-    made = hashlib.sha256()
+    made = hashlib.sha256(str(about).encode())
     for name, weights in network.named_parameters():
         flat = weights.detach().reshape(-1)
         some = flat[:: max(1, flat.numel() // 64)].float().cpu().numpy()
-        made.update(f"{name} {tuple(weights.shape)} {weights.dtype} {weights.device.type}".encode() + some.tobytes())
+        total = int(flat.view(torch.uint8).sum(dtype=torch.int64))  # exact, so in whatever order it is added up
+        made.update(f"{name} {tuple(weights.shape)} {weights.dtype} {weights.device.type} {total}".encode())
+        made.update(some.tobytes())
     return made.hexdigest()[:16]

@@ -16,7 +16,7 @@ from ..core.trace import Evidence
 from ..models.base import MatchRequest, SimilarityRequest
 from .context import CallContext
 from .kinds import Image
-from .pnpvqa import Reading
+from .parts import Reading
 from .witness import as_question, described, phrase_of
 
 CHUNK = 64
@@ -59,7 +59,11 @@ async def ask_each(context: CallContext, images: Sequence[Image], question: str)
             asked.left += images[first:]
             break
         chunk = images[first : first + CHUNK]
-        sure = await _matched(context, chunk, question)
+        said = [_corrected(context, image, question) for image in chunk]
+        matched = iter(
+            await _matched(context, [image for image, one in zip(chunk, said, strict=True) if one is None], question)
+        )
+        sure = [next(matched) if one is None else one for one in said]
         unsure = [image for image, one in zip(chunk, sure, strict=True) if one is None]
         read = iter(await together(_read(context, image, question) for image in unsure))
         for image, one in zip(chunk, sure, strict=True):
@@ -152,6 +156,14 @@ async def _matched(context: CallContext, images: Sequence[Image], question: str)
         if verdict:
             found[place] = Reading(verdict, (Evidence("itm", (image.ref,), question, scores=logits[place]),))
     return found
+
+
+def _corrected(context: CallContext, image: Image, question: str) -> Reading | None:
+    said = context.corrections.get((image.picture.key, question))
+    if said is None:
+        return None
+    told = Evidence("corrected", (image.ref,), question, scores=(float(said),))
+    return Reading("yes" if said else "no", (told,))
 
 
 def _judged(question: str) -> bool:

@@ -47,7 +47,7 @@ class VisualHaystacks(Loader):
     folders = ("vhs", "VHs_qa", "visual_haystacks")
     places = ("",)
     questions = "Get the folders from https://huggingface.co/datasets/tsunghanwu/visual_haystacks."
-    pictures = "Get val2017.zip and test2017.zip from https://cocodataset.org, and unpack them into coco/ of that folder."
+    pictures = "Get val2017.zip and test2017.zip from https://cocodataset.org, and unpack them into its coco/."
 
     def sources(self, folder: Folder) -> tuple[Located, ...]:
         """Returns the file of the split; any other is read by its own name."""

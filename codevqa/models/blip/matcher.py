@@ -12,9 +12,11 @@ from collections.abc import Sequence
 from typing import Unpack, cast
 
 import torch
+from torch import nn
 
 from ...core.errors import SetupError
 from ..base import Map, Match, MatchRequest, SimilarityRequest
+from ..feature_shelf import Shelves
 from ..options import Average, MatcherOptions
 from ..weights import DType
 from .batches import rows_that_fit, run_in_batches
@@ -53,6 +55,8 @@ class BlipMatcher(BlipModel):
             raise SetupError(f"No average over tokens is called {average!r}.", hint='Use "words" or "all".')
         text = checkpoint.model.text_encoder
         super().__init__(checkpoint, text, max_batch=max_batch, feature_cache_bytes=feature_cache_bytes)
+        compares = nn.ModuleList([checkpoint.model.vision_model, checkpoint.model.vision_proj])
+        self._sides = Shelves(compares, checkpoint.pictures, small=True)
         self._average = average
         self._max_length = max_length
         self._text = TextEncoder(text, checkpoint.model.itm_head, block)
@@ -115,6 +119,11 @@ class BlipMatcher(BlipModel):
         with self.turn:
             return run_in_batches(self._similarity, requests, self._batch())
 
+    def keep_features(self) -> None:
+        """Writes to disk what features and embeddings of collections are still in memory alone."""
+        super().keep_features()
+        self._sides.save()
+
     def token_maps(self, requests: Sequence[MatchRequest]) -> list[tuple[Map, Map]]:
         """Returns GradCAM of every token, (tokens, grid, grid), and the ITM logits (no match, match) of each pair.
 
@@ -168,19 +177,29 @@ class BlipMatcher(BlipModel):
         return ids
 
     def _similarity(self, requests: Sequence[SimilarityRequest]) -> list[float]:
-        features = self._features([request.picture for request in requests])
-        return self._thread.run(self._compared, requests, features)
+        pictures = [request.picture for request in requests]
+        sides = self._sides.read(pictures)  # 1 kB each; what they are made of is hundreds
+        new = {one.key: one for one in pictures if one.key not in sides}
+        if new:
+            made = self._thread.run(self._picture_sides, self._features(list(new.values())))
+            self._sides.add(new.values(), made)
+            sides |= made
+        return self._thread.run(self._compared, requests, sides)
 
     @torch.inference_mode()
-    def _compared(self, requests: Sequence[SimilarityRequest], features: dict[str, torch.Tensor]) -> list[float]:
-        model, device = self._at.model, self._at.device
+    def _picture_sides(self, features: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+        cls = torch.stack([one[0] for one in features.values()])
+        found = torch.nn.functional.normalize(self._at.model.vision_proj(cls).float(), dim=-1).cpu()
+        return dict(zip(features, found.unbind(), strict=True))
+
+    @torch.inference_mode()
+    def _compared(self, requests: Sequence[SimilarityRequest], sides: dict[str, torch.Tensor]) -> list[float]:
         texts = list(dict.fromkeys(request.text for request in requests))
         rows = {text: row for row, text in enumerate(texts)}
         first = self._text.first_token(*self._tokens(texts))
-        text_side = torch.nn.functional.normalize(model.text_proj(first).float(), dim=-1)
-        cls = torch.stack([features[request.picture.key][0] for request in requests])
-        picture_side = torch.nn.functional.normalize(model.vision_proj(cls).float(), dim=-1)
-        chosen = text_side[torch.tensor([rows[request.text] for request in requests], device=device)]
+        text_side = torch.nn.functional.normalize(self._at.model.text_proj(first).float(), dim=-1).cpu()
+        picture_side = torch.stack([sides[request.picture.key] for request in requests])
+        chosen = text_side[torch.tensor([rows[request.text] for request in requests])]
         self._count_rows(len(texts))
         return cast("list[float]", (picture_side * chosen).sum(-1).tolist())
 

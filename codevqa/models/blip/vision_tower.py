@@ -9,13 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import torch
 from cachetools import LRUCache
 
-from ...core.collection import StoredPicture
 from ...core.images import Picture
 from ..cpu_threads import NetworkThread
 from ..cuda_graphs import avoid_cudnn_attention
@@ -76,7 +74,7 @@ class BlipModel:
         self._reader = PictureReader(checkpoint.pictures, checkpoint.device, checkpoint.dtype)
         avoid_cudnn_attention(checkpoint.device)
         self._encoder = VisionEncoder(tower, self._reader)
-        self._shelves = Shelves(tower)
+        self._shelves = Shelves(tower, checkpoint.pictures)
         self._kept: LRUCache[str, torch.Tensor] = LRUCache(feature_cache_bytes, getsizeof=lambda kept: kept.nbytes)
 
     @property
@@ -93,7 +91,9 @@ class BlipModel:
             ModelError: the network failed, or one picture alone does not fit in memory.
         """
         found = {one.key: kept for one in pictures if (kept := self._kept.get(one.key)) is not None}
-        found |= self._on_disk([one for one in pictures if one.key not in found])
+        for key, features in self._shelves.read(one for one in pictures if one.key not in found).items():
+            found[key] = features.to(self._at.device)
+            self._keep(key, found[key])
         missing = list({one.key: one for one in pictures if one.key not in found}.values())
         self._reader.expect(missing)  # all of them, while the first are encoded
         usual = _GPU_PICTURES if self._at.device.type == "cuda" else _CPU_PICTURES
@@ -101,26 +101,12 @@ class BlipModel:
         for picture, features in zip(missing, encoded, strict=True):
             found[picture.key] = features
             self._keep(picture.key, features)
-            if isinstance(picture, StoredPicture):
-                self._shelves.of(picture.shelf).add({picture.key: features})
+        self._shelves.add(missing, found)
         return found
 
     def keep_features(self) -> None:
         """Writes to disk what features of collections are still in memory alone."""
         self._shelves.save()
-
-    def _on_disk(self, pictures: Sequence[Picture]) -> dict[str, torch.Tensor]:
-        """Returns features that an earlier question about a collection left on disk."""
-        wanted: dict[Path, list[str]] = {}
-        for picture in pictures:
-            if isinstance(picture, StoredPicture):
-                wanted.setdefault(picture.shelf, []).append(picture.key)
-        found: dict[str, torch.Tensor] = {}
-        for place, keys in wanted.items():
-            for key, features in self._shelves.of(place).read(dict.fromkeys(keys)).items():
-                found[key] = features.to(self._at.device)
-                self._keep(key, found[key])
-        return found
 
     def _keep(self, key: str, features: torch.Tensor) -> None:
         if features.nbytes <= self._kept.maxsize:

@@ -1,0 +1,90 @@
+"""How fast a collection opens, is indexed and is compared with a text, and how much memory that takes.
+
+    python benchmarks/collection_index.py [--pictures 1000] [--matcher FOLDER] [--side 480]
+
+Pictures are drawn first, as JPEG files that all differ. Each step runs in a process of its own, over one index, so that
+its peak memory is its own. ``index`` decodes the pictures and runs the vision tower over them; ``compare`` asks for the
+contrastive scores of all, which reads embeddings; ``closely`` reads the features of all. Seconds are those of work:
+loading the models is left out. The load is printed, because other work on the machine makes all of it slower.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from PIL import Image
+
+from codevqa import CodeVQA
+from codevqa.core.collection import Collection
+from codevqa.models.base import MatchRequest, SimilarityRequest
+
+STEPS = ("open", "open again", "index", "compare", "compare again", "closely")
+
+
+def draw(folder: Path, count: int, side: int) -> None:
+    """Draws pictures whose files are about as large as photographs of that size."""
+    folder.mkdir()
+    numbers = np.random.default_rng(0)
+    for number in range(count):
+        coarse = numbers.integers(0, 256, (12, 16, 3), dtype=np.uint8)
+        Image.fromarray(coarse).resize((side * 4 // 3, side), Image.Resampling.BICUBIC).save(folder / f"{number}.jpg")
+
+
+def step(name: str, folder: Path, matcher: str | None) -> float:
+    """Does one step, and returns its seconds."""
+    pictures = Collection(folder, index=folder.parent / "index")
+    begun = time.perf_counter()
+    pictures.open()
+    if name.startswith("open"):
+        return time.perf_counter() - begun
+    with CodeVQA.from_preset(matcher=matcher) as vqa:
+        model: Any = vqa.models.matcher
+        begun = time.perf_counter()
+        for start in range(0, len(pictures), model.batch):
+            some = pictures.open()[start : start + model.batch]
+            if name == "closely":
+                model.match([MatchRequest(one, "a red ball") for one in some])
+            else:
+                model.similarity([SimilarityRequest(one, "a red ball") for one in some])
+        model.keep_features()
+        return time.perf_counter() - begun
+
+
+def main() -> None:
+    """Runs the steps and prints their figures."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    for name, usual in (("--pictures", 1000), ("--side", 480)):
+        parser.add_argument(name, type=int, default=usual)
+    parser.add_argument("--matcher")
+    parser.add_argument("--step", choices=STEPS, help=argparse.SUPPRESS)
+    parser.add_argument("--folder", type=Path, help=argparse.SUPPRESS)
+    given = parser.parse_args()
+    if given.step:
+        print(step(given.step, given.folder, given.matcher), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10)
+        return
+    with tempfile.TemporaryDirectory() as place:
+        folder = Path(place) / "pictures"
+        draw(folder, given.pictures, given.side)
+        print(f"{given.pictures:,} pictures, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}")
+        print(f"{'step':14} {'seconds':>8} {'pictures/s':>11} {'of opening':>11} {'peak MB':>8}")
+        first = 0.0
+        for name in STEPS:
+            command = [sys.executable, __file__, *sys.argv[1:], "--step", name, "--folder", str(folder)]
+            told = subprocess.run(command, check=True, capture_output=True, text=True).stdout.split()
+            seconds, first = float(told[0]), first or float(told[0])
+            print(f"{name:14} {seconds:8.2f} {given.pictures / seconds:11.0f} {seconds / first:11.2f} {told[1]:>8}")
+        kept = sum(one.stat().st_size for one in (folder.parent / "index").rglob("*") if one.is_file())
+        print(f"index: {kept / given.pictures / 1e3:.0f} kB a picture; load {os.getloadavg()[0]:.1f}")
+
+
+if __name__ == "__main__":
+    main()

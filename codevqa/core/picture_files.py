@@ -1,0 +1,201 @@
+"""Finding the pictures of folders, zip files and lists, and reading them one by one."""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+import zipfile
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeAlias
+
+from cachetools import LRUCache, cached
+from PIL import Image as PILImage
+
+from .errors import ImageError, InputError
+from .images import MAX_BYTES, Picture, decode_picture, load_picture, shown_path
+
+ENDINGS = frozenset((".jpg", ".jpeg", ".jpe", ".jfif", ".png", ".webp", ".gif", ".bmp", ".tif", ".tiff", ".mpo"))
+"""What the names of pictures end in: of a folder's files, no others are opened."""
+DECODED_BYTES = 128 << 20
+"""Decoded pictures that are kept for whoever looks at them next, in bytes, for all collections together."""
+DENSE = 200
+"""How many times larger than in its zip file a large picture may be. Zip bombs are a thousand times larger."""
+
+Source: TypeAlias = "str | os.PathLike[str]"
+
+
+@dataclass(frozen=True)
+class LeftOut:
+    """A file that is no picture of the collection, though it looked like one."""
+
+    name: str
+    why: str
+    """One line."""
+
+
+@dataclass(frozen=True)
+class PictureFile:
+    """A file, or a member of a zip file, whose name is that of a picture."""
+
+    path: str
+    name: str
+    """What people call it: its path below what was given, as text that can be shown."""
+    member: str = ""
+
+    @property
+    def place(self) -> str:
+        """What the catalogue calls it; a path that is no text stays apart from all others."""
+        return json.dumps([self.path, self.member])
+
+    def stamp(self) -> str:
+        """Returns what changes with the file, and with the right to read it.
+
+        Raises:
+            OSError: it is gone.
+        """
+        found = Path(self.path).stat()
+        return f"{found.st_mtime_ns} {found.st_ctime_ns} {found.st_size} {found.st_ino}"
+
+    def load(self) -> Picture:
+        """Reads it.
+
+        Raises:
+            ImageError: it cannot be read.
+        """
+        if not self.member:
+            return load_picture(self.path)
+        try:
+            return decode_picture(_unpacked(self), self.name)
+        except ImageError:
+            raise
+        except Exception as error:  # noqa: BLE001 - of damaged zip files Python's module raises a dozen kinds
+            raise ImageError(f"Cannot read {self.name}: {' '.join(str(error).split()).rstrip('.')}.") from None
+
+
+def is_gone(place: str) -> bool:
+    """Returns whether the file of a place is no longer there."""
+    return not os.path.lexists(json.loads(place)[0])
+
+
+class Search:
+    """A search for the pictures of some sources. What it met besides is known when it has ended.
+
+    Args:
+        recursive: whether folders within folders are looked into.
+        by_path: whether single files among several are called by their paths; else by their names.
+    """
+
+    def __init__(self, *, recursive: bool, by_path: bool = True) -> None:
+        self._recursive, self._by_path = recursive, by_path
+        self.left_out: list[LeftOut] = []
+        """Folders that cannot be read."""
+        self.ignored = 0
+        """Files that are no pictures by their names."""
+
+    def files(self, sources: Sequence[Source]) -> Iterator[PictureFile]:
+        """Yields the pictures of each source in turn, each file once.
+
+        Raises:
+            InputError: a source does not exist or cannot be read.
+        """
+        met: set[tuple[str, str]] = set()
+        for source in sources:
+            for file in self._inside(os.fsdecode(source), several=len(sources) > 1):
+                if (file.path, file.member) not in met:
+                    met.add((file.path, file.member))
+                    yield file
+
+    def _inside(self, path: str, *, several: bool) -> Iterator[PictureFile]:
+        before = path.rstrip(os.sep) + os.sep if several else ""
+        try:
+            whole = str(Path(path).absolute())
+            if not Path(path).exists():
+                raise InputError(f"No picture or folder at {shown_path(path)}.", hint="Check the path.")
+            if Path(path).is_dir():
+                yield from self._in_folder(whole, before)
+            elif path.lower().endswith(".zip"):
+                yield from self._in_archive(whole, before)
+            else:
+                yield PictureFile(whole, shown_path(path if several and self._by_path else Path(path).name))
+        except (OSError, ValueError) as error:  # the latter for a path that no file can have
+            why = getattr(error, "strerror", None) or error
+            raise InputError(f"Cannot read {shown_path(path)}: {why}.", hint="Check the path.") from None
+
+    def _in_folder(self, root: str, before: str) -> Iterator[PictureFile]:
+        def failed(error: OSError) -> None:
+            if error.filename == root:
+                raise error
+            self._leave_out(os.path.relpath(error.filename, root), error)
+
+        met: set[tuple[int, int]] = set()  # folders that links lead to a second time, perhaps in circles
+        for folder, folders, files in os.walk(root, onerror=failed, followlinks=True):
+            at = Path(folder).stat()
+            if (at.st_dev, at.st_ino) in met:
+                folders.clear()
+                continue
+            met.add((at.st_dev, at.st_ino))
+            folders[:] = sorted(one for one in folders if self._recursive and not one.startswith("."))
+            below = folder.removeprefix(root).strip(os.sep)
+            inner = f"{before}{below}{os.sep if below else ''}"
+            for name in sorted(one for one in files if not one.startswith(".")):
+                if _ending(name) in ENDINGS:
+                    yield PictureFile(f"{folder.rstrip(os.sep)}{os.sep}{name}", shown_path(f"{inner}{name}"))
+                else:
+                    self.ignored += 1
+
+    def _in_archive(self, path: str, before: str) -> Iterator[PictureFile]:
+        try:
+            members = sorted(_archive(path).namelist())
+        except OSError:
+            raise
+        except Exception as error:  # noqa: BLE001 - as above
+            raise InputError(f"{shown_path(path)} is not a zip file that can be read: {error}.") from None
+        for member in members:
+            hidden = any(part.startswith((".", "__MACOSX")) for part in member.split("/"))
+            if _ending(member) in ENDINGS and not hidden:
+                yield PictureFile(path, shown_path(f"{before}{member}"), member)
+            else:
+                self.ignored += not (hidden or member.endswith("/"))
+
+    def _leave_out(self, name: str, error: OSError) -> None:
+        self.left_out.append(LeftOut(shown_path(name), f"{error.strerror or error}."))
+
+
+def _ending(name: str) -> str:
+    return f".{name.rpartition('.')[2].lower()}"
+
+
+def _archive_key(path: str) -> tuple[str, int, int]:
+    found = Path(path).stat()
+    return path, found.st_mtime_ns, found.st_size
+
+
+@cached(LRUCache(4), key=_archive_key, lock=threading.Lock())
+def _archive(path: str) -> zipfile.ZipFile:
+    """Returns a zip file that stays open: to read the names in a large one takes seconds."""
+    return zipfile.ZipFile(path)
+
+
+def _unpacked(file: PictureFile) -> bytes:
+    """Returns a member's bytes, unless they would be more than a picture's."""
+    archive = _archive(file.path)
+    info = archive.getinfo(file.member)
+    if info.file_size > MAX_BYTES:
+        raise ImageError(f"{file.name} is too large a file.", hint=f"The limit is {MAX_BYTES >> 20} MB: shrink it.")
+    if info.file_size > max(DENSE * info.compress_size, 1 << 24):
+        raise ImageError(f"{file.name} grows too much when it is unpacked.", hint="Unpack the zip file first.")
+    with archive.open(info) as member:
+        return member.read(MAX_BYTES + 1)
+
+
+recent: LRUCache[str, PILImage.Image] = LRUCache(DECODED_BYTES, getsizeof=lambda one: 3 * one.width * one.height)
+"""Pictures that were decoded a moment ago. Two models look at most of them, one after the other."""
+
+
+@cached(recent, key=lambda key, _: key, lock=threading.Lock())
+def decoded(key: str, load: Callable[[], PILImage.Image]) -> PILImage.Image:
+    """Returns the picture of a key, decoded now unless it was a moment ago."""
+    return load()

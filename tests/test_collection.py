@@ -1,0 +1,326 @@
+"""A collection finds pictures in whatever it is given, names what it leaves out, and keeps what it learnt."""
+
+from __future__ import annotations
+
+import io
+import logging
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+import zipfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from picture_kit import drawn, png
+from PIL import Image
+
+from codevqa.core.collection import Collection, LeftOut, StoredPicture
+from codevqa.core.errors import ImageError, InputError
+from codevqa.core.picture_files import PictureFile, recent
+from codevqa.engine.many import Question, as_request
+
+HERE = Path(__file__).parent
+
+
+def picture(number: int) -> bytes:
+    return png(drawn().rotate(90).crop((0, 0, 10 + number % 10, 10 + number // 10)))
+
+
+def bmp(color: str) -> bytes:
+    buffer = io.BytesIO()
+    Image.new("RGB", (9, 9), color).save(buffer, "BMP")
+    return buffer.getvalue()
+
+
+def fill(folder: Path, count: int) -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    for number in range(count):
+        (folder / f"{number:03}.png").write_bytes(picture(number))
+    return folder
+
+
+def names(pictures: Sequence[StoredPicture]) -> list[str]:
+    return [one.name for one in pictures]
+
+
+@pytest.fixture
+def open_(tmp_path: Path) -> Any:
+    return lambda *sources, **options: Collection(
+        list(sources) or tmp_path / "photos", index=tmp_path / "index", **options
+    )
+
+
+@pytest.fixture
+def loads(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The names of the files that are read, as they are."""
+    met: list[str] = []
+    load = PictureFile.load
+
+    def noting(file: PictureFile) -> Any:
+        met.append(file.name)
+        return load(file)
+
+    monkeypatch.setattr(PictureFile, "load", noting)
+    recent.clear()
+    return met
+
+
+def test_folders_have_their_pictures_in_the_order_of_names_and_each_folder_once(tmp_path: Path, open_: Any) -> None:
+    photos = fill(tmp_path / "photos", 2)
+    fill(photos / "b", 1), fill(photos / ".hidden", 1)
+    (photos / "notes.txt").write_text("none")
+    (photos / ".000.png").write_bytes(picture(0))
+    (photos / "b" / "back").symlink_to(photos)
+    (photos / "b" / "self").symlink_to(photos / "b" / "self")
+    (photos / "lost.png").symlink_to(tmp_path / "nowhere")
+    os.mkfifo(photos / "pipe.png")
+    flat, whole = open_(), open_(recursive=True)
+    assert names(flat.open()) == ["000.png", "001.png"]
+    assert flat.left_out == (
+        LeftOut("lost.png", "No such file or directory."),
+        LeftOut("pipe.png", f"{photos}/pipe.png is not a file. Give the picture files."),
+    )
+    assert names(whole.open()) == ["000.png", "001.png", "b/000.png"]
+    assert (flat.ignored, whole.ignored) == (1, 2)
+    both = open_(photos / "b", photos / "001.png", photos / "b" / "000.png")
+    assert names(both.open()) == [f"{photos}/b/000.png", f"{photos}/001.png"]
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda at: at.mkdir(), "has no picture that can be read. Look into its folders: --recursive."),
+        (lambda at: None, "No picture or folder at"),
+        (lambda at: fill(at, 1) and (at / "000.png").write_bytes(picture(0)[:60]), "000.png: .* is damaged"),
+        (lambda at: at.write_bytes(b"no"), "is not a picture this can read"),
+    ],
+)
+def test_where_there_is_no_picture_one_line_says_why(tmp_path: Path, open_: Any, make: Any, message: str) -> None:
+    make(tmp_path / "photos")
+    with pytest.raises(InputError, match=message) as caught:
+        open_().open()
+    assert "\n" not in str(caught.value)
+    asked = as_request(Question(open_(), "How many?"), "codevqa")
+    assert isinstance(asked, InputError)
+
+
+@pytest.mark.parametrize("given", [None, 7, [b"photos"], ["a\0b"], {"photos"}])
+def test_what_is_no_path_is_one_line(given: Any, tmp_path: Path) -> None:
+    with pytest.raises(InputError):
+        Collection(given, index=tmp_path).open()
+
+
+def test_many_other_files_cost_little_and_too_many_pictures_are_refused(
+    tmp_path: Path, open_: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    photos = fill(tmp_path / "photos", 3)
+    for number in range(5_000):
+        (photos / f"{number}.txt").touch()
+    begun = time.process_time()
+    assert len(open_()) == 3
+    assert time.process_time() - begun < 1
+    monkeypatch.setattr("codevqa.core.collection.MAX_COLLECTION", 2)
+    with pytest.raises(InputError, match=r"more than 2 pictures\. Give a part of them."):
+        open_().open()
+
+
+def test_names_that_are_no_text_can_be_shown_and_are_kept_apart(tmp_path: Path, open_: Any, loads: list[str]) -> None:
+    photos = tmp_path / "photos"
+    photos.mkdir()
+    for number, name in enumerate((b"\xff.png", b"\xfe.png", b"a\n\x1b[31m.png")):
+        Path(os.fsdecode(bytes(photos) + b"/" + name)).write_bytes(picture(number))
+    opened = open_().open()
+    assert len({one.key for one in opened}) == len(loads) == 3
+    assert all(one.name.isprintable() and one.name.encode() for one in opened)
+    assert [one.key for one in open_().open()] == [one.key for one in opened] and len(loads) == 3
+
+
+def test_zip_files_give_their_pictures_and_name_what_is_wrong(tmp_path: Path, open_: Any) -> None:
+    packed = tmp_path / "photos.zip"
+    with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name in ("b/2.png", "1.PNG", "__MACOSX/b/._2.png", "b/.3.png", "read.me", "4.png", "5.png"):
+            archive.writestr(name, picture(len(name)))
+        archive.writestr("bomb.bmp", bytes(100 << 20))
+        archive.writestr("large.bmp", b"x")
+    content = bytearray(packed.read_bytes())
+    with zipfile.ZipFile(packed) as archive:
+        listed = content.index(b"PK\x01\x02")
+        for name, place, value in (("4.png", 8, b"\x01"), ("large.bmp", 24, (1 << 30).to_bytes(4, "little"))):
+            at = content.index(name.encode(), listed) - 46 + place  # encrypted, it says; a gigabyte, it says
+            content[at : at + len(value)] = value
+        content[archive.getinfo("5.png").header_offset + 40] ^= 255
+    packed.write_bytes(content)
+    opened = open_(packed)
+    assert names(opened.open()) == ["1.PNG", "b/2.png"] and opened.ignored == 1
+    assert opened.open()[1].member == "b/2.png" and opened.open()[1].pixels.size == (17, 10)
+    wrong = {one.name: one.why for one in opened.left_out}
+    assert wrong.keys() == {"4.png", "5.png", "bomb.bmp", "large.bmp"}
+    assert "encrypted" in wrong["4.png"] and wrong["5.png"].startswith("Cannot read 5.png: ")
+    assert "grows too much" in wrong["bomb.bmp"] and "too large a file" in wrong["large.bmp"]
+    for cut in (0, 30, len(content) // 2, len(content) - 30):
+        packed.write_bytes(content[:cut])
+        with pytest.raises(InputError, match="not a zip file that can be read"):
+            open_(packed).open()
+
+
+def test_a_damaged_zip_file_never_raises_anything_else(tmp_path: Path, open_: Any) -> None:
+    packed = tmp_path / "photos.zip"
+    with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("1.png", picture(1))
+    content = packed.read_bytes()
+    for place in range(len(content)):
+        packed.write_bytes(content[:place] + bytes([content[place] ^ 0x55]) + content[place + 1 :])
+        try:
+            assert len(open_(packed)) == 1
+        except InputError as error:
+            assert "\n" not in str(error)
+
+
+def test_equal_pictures_all_count_and_are_looked_at_once(tmp_path: Path, open_: Any) -> None:
+    photos = fill(tmp_path / "photos", 1)
+    (photos / "copy.png").write_bytes(picture(0))
+    first, second = open_().open()
+    assert first.key == second.key
+    looked: list[int] = []
+
+    def score(pixels: Any) -> float:
+        looked.append(1)
+        return 2.5
+
+    assert [first.noted("n", score), second.noted("n", score), len(looked)] == [2.5, 2.5, 1]
+    first.keep_notes()
+    assert [one.noted("n", score) for one in open_().open()] == [2.5, 2.5] and len(looked) == 1
+
+
+def test_only_what_is_new_or_changed_is_read_and_a_part_does_not_forget_the_rest(
+    tmp_path: Path, open_: Any, loads: list[str]
+) -> None:
+    photos = fill(tmp_path / "photos", 3)
+    fill(photos / "b", 1)
+    flat = photos / "001.png"  # files of one length, whatever they show
+    flat.write_bytes(bmp("red"))
+    old = flat.stat()
+    keys = [one.key for one in open_(recursive=True).open()]
+    open_().open()
+    assert [one.key for one in open_(recursive=True).open()] == keys and len(loads) == 4
+    flat.write_bytes(bmp("blue"))
+    os.utime(flat, ns=(old.st_atime_ns, old.st_mtime_ns))  # as some programs that copy do
+    (photos / "002.png").unlink()
+    again = open_(recursive=True)
+    assert names(again.open()) == ["000.png", "001.png", "b/000.png"] and loads[4:] == ["001.png"]
+    with sqlite3.connect(tmp_path / "index" / "codevqa.sqlite") as base:
+        assert base.execute("SELECT COUNT(*) FROM files").fetchone() == (3,)
+    base.close()
+
+
+def test_a_picture_that_changes_afterwards_is_named(tmp_path: Path, open_: Any, loads: list[str]) -> None:
+    photos = fill(tmp_path / "photos", 3)
+    opened = open_().open()
+    (photos / "000.png").write_bytes(picture(50))
+    (photos / "001.png").unlink()
+    recent.clear()
+    for one, message in zip(opened, ("000.png changed after", "No picture at .*001.png", ""), strict=True):
+        if message:
+            with pytest.raises(ImageError, match=message):
+                one.pixels  # noqa: B018
+        else:
+            assert one.pixels.size == one.size
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
+def test_what_may_not_be_read_is_left_out_until_it_may(tmp_path: Path, open_: Any) -> None:
+    photos = fill(tmp_path / "photos", 2)
+    fill(photos / "b", 1).chmod(0)
+    (photos / "001.png").chmod(0)
+    opened = open_(recursive=True)
+    assert names(opened.open()) == ["000.png"]
+    assert {one.name: one.why.rpartition(": ")[2] for one in opened.left_out} == {
+        "b": "Permission denied.",
+        "001.png": "Permission denied.",
+    }
+    (photos / "b").chmod(0o700)
+    (photos / "001.png").chmod(0o600)
+    assert len(open_(recursive=True)) == 3
+
+
+def test_a_failing_disk_is_tried_again(tmp_path: Path, open_: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    fill(tmp_path / "photos", 2)
+    with monkeypatch.context() as patched:
+
+        def fails(path: str, *rest: Any, **options: Any) -> Any:
+            raise OSError(5, "Input/output error", path)
+
+        patched.setattr("codevqa.core.images.open", fails, raising=False)
+        with pytest.raises(InputError, match="Input/output error"):
+            open_().open()
+    assert len(open_()) == 2
+
+
+@pytest.mark.parametrize("how", ["file", "table", "malformed", "columns"])
+def test_an_index_that_cannot_be_used_costs_one_warning_and_no_answer(
+    how: str, tmp_path: Path, open_: Any, caplog: pytest.LogCaptureFixture, loads: list[str]
+) -> None:
+    fill(tmp_path / "photos", 200)
+    table = tmp_path / "index" / "codevqa.sqlite"
+    if how == "file":
+        (tmp_path / "index").write_text("in the way")
+    else:
+        open_().open()
+        content = table.read_bytes()
+        if how == "columns":
+            table.unlink()
+            sqlite3.connect(table).execute("CREATE TABLE files (place, other)").connection.close()
+        else:
+            table.write_bytes(b"no table" * 999 if how == "table" else content[:9000] + b"\xee" * 9000)
+    loads.clear()
+    with caplog.at_level(logging.WARNING):
+        assert len(open_()) == len(loads) == 200
+    assert len(caplog.records) == 1
+    assert len(open_()) == 200 and len(loads) == (200 if how in ("table", "malformed") else 400)
+
+
+def test_an_index_is_deleted_and_nothing_beside_it(tmp_path: Path, loads: list[str]) -> None:
+    photos = fill(tmp_path / "photos", 2)
+    (photos / "features").mkdir()
+    opened = Collection(photos, index=photos)
+    opened.open()[0].shelf.mkdir()
+    opened.drop_index()
+    assert sorted(one.name for one in photos.iterdir()) == ["000.png", "001.png", "features"]
+    assert len(Collection(photos, index=photos)) == 2 and len(loads) == 4
+
+
+_OPENS = "import sys; from codevqa import Collection; print(len(Collection(sys.argv[1], index=sys.argv[2])))"
+
+
+def test_killed_at_any_time_it_goes_on_and_counts_nothing_twice(tmp_path: Path, open_: Any, loads: list[str]) -> None:
+    photos = tmp_path / "photos"
+    photos.mkdir()
+    large = drawn().resize((500, 400))
+    for number in range(400):
+        large.putpixel((number, 0), (255, 0, 0))
+        large.save(photos / f"{number:03}.png", compress_level=0)
+    command = [sys.executable, "-c", _OPENS, str(photos), str(tmp_path / "index")]
+    table = tmp_path / "index" / "codevqa.sqlite"
+
+    def kept() -> int:
+        if not table.exists():
+            return 0
+        with sqlite3.connect(table) as base:
+            count: int = base.execute("SELECT COUNT(*) FROM files").fetchone()[0]
+        base.close()
+        return count
+
+    with subprocess.Popen(command, cwd=HERE.parent, stdout=subprocess.DEVNULL) as process:
+        while process.poll() is None and kept() == 0:
+            time.sleep(0.005)
+        process.send_signal(signal.SIGKILL)
+    before = kept()
+    assert process.returncode == -signal.SIGKILL and 128 <= before < 400
+    both = [subprocess.Popen(command, cwd=HERE.parent, stdout=subprocess.PIPE, text=True) for _ in range(2)]
+    assert [one.communicate(timeout=120)[0].strip() for one in both] == ["400", "400"]
+    assert kept() == 400 and len({one.key for one in open_().open()}) == 400 and not loads
