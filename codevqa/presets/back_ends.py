@@ -103,7 +103,7 @@ def parse(role: str, spec: str) -> tuple[BackEnd, str]:
         UnknownNameError: no such role or back end.
     """
     if role not in LOADERS:
-        raise UnknownNameError(f"No part {role!r}.", hint=f"There are: {', '.join(LOADERS)}.")
+        raise UnknownNameError.of("part", role, LOADERS)
     back_end, _, name = spec.partition(":")
     if not name or back_end not in LOADERS[role]:
         shown = ", ".join(f"{one}:ID" for one in LOADERS[role])

@@ -67,5 +67,5 @@ def open_dataset(
 def _loader(name: str) -> type[Loader]:
     found = _LOADERS.get(plain(name))
     if found is None:
-        raise UnknownNameError(f"No data set {name!r}.", hint=f"There are: {', '.join(NAMES)}.")
+        raise UnknownNameError.of("data set", name, NAMES)
     return found

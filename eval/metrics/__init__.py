@@ -41,7 +41,6 @@ def metric_for(dataset: str, variant: str = "", *, choices: Choices | None = Non
     if dataset not in VARIANTS:
         raise UnknownNameError(f"There is no metric for {dataset!r}.", hint=f"Known: {', '.join(VARIANTS)}.")
     if variant not in VARIANTS[dataset]:
-        known = ", ".join(name or '""' for name in VARIANTS[dataset])
-        raise UnknownNameError(f"The metric of {dataset} has no variant {variant!r}.", hint=f"Known: {known}.")
+        raise UnknownNameError.of(f"variant of the metric of {dataset}", variant, filter(None, VARIANTS[dataset]))
     make = _METRICS[dataset][0]
     return make(variant, choices=choices) if dataset == "gqa" else make(variant)

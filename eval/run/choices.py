@@ -47,7 +47,7 @@ def methods_for(asked: str, configuration: Configuration, replay: Path | None = 
     wanted: dict[Method, None] = {}
     for word in map(str.strip, asked.split(",")):
         if word not in short:
-            raise UnknownNameError(f"No method {word!r}.", hint=f"There are: {', '.join(METHODS)}; both, and all.")
+            raise UnknownNameError.of("method", word, METHODS, "; both, and all")
         wanted |= dict.fromkeys(short[word])
     for method in wanted:
         check_method(method, able)
