@@ -17,7 +17,7 @@ from __future__ import annotations
 import os
 import sys
 import traceback
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from importlib import import_module
 from importlib.util import find_spec, module_from_spec, spec_from_file_location
@@ -25,12 +25,9 @@ from logging import getLogger
 from pathlib import Path
 from threading import RLock, Timer
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from .core.errors import InputError, record
-
-if TYPE_CHECKING:
-    from .primitives.signature import Primitive
 
 ROLES = ("matcher", "captioner", "language_model", "retriever", "detector", "eyes")
 _SLOW_S = 2.0
@@ -39,9 +36,9 @@ _log = getLogger(__name__)
 _lock = RLock()
 _Maker = TypeVar("_Maker", bound=Callable[..., Any])
 _parts: dict[tuple[str, str], Any] = {}
-"""Makers of models by role and name, and of data sets and primitives under roles of their own."""
+"""Makers of models by role and name; of data sets as ``dataset``; and each ``primitive``."""
 _looked = False
-included: list[Path] = []
+included: list[str] = []
 """Files that ``--include`` named: other processes do not have them."""
 
 
@@ -49,23 +46,11 @@ def register_model(role: str, name: str) -> Callable[[_Maker], _Maker]:
     """Registers what makes a model for a role; its annotated parameters are options, such as ``matcher.size``.
 
     Raises:
-        ValueError: there is no such role, or the package has such a model already.
+        ValueError: there is no such role, or the package has such a part already.
     """
-    if role not in ROLES:
+    if role not in (*ROLES, "dataset"):
         raise ValueError(f"no part {role!r}; there are: {', '.join(ROLES)}")
-    return _registering(role, name)
 
-
-def register_dataset(name: str) -> Callable[[_Maker], _Maker]:
-    """Registers what yields the examples of a data set, called with its folder and the split whenever it is read.
-
-    Raises:
-        ValueError: the package has such a data set already.
-    """
-    return _registering("dataset", name)
-
-
-def _registering(role: str, name: str) -> Callable[[_Maker], _Maker]:
     def registered(maker: _Maker) -> _Maker:
         _add(role, f"{maker.__module__.partition('.')[0].strip('_')}/{name}", maker)
         return maker
@@ -73,36 +58,57 @@ def _registering(role: str, name: str) -> Callable[[_Maker], _Maker]:
     return registered
 
 
-def _add(role: str, name: str, part: Any) -> None:
-    known = _parts.get((role, name), part)
-    if _home(known) != _home(part):
-        raise ValueError(f"two parts are called {name!r}; rename one")
-    _parts[role, name] = part
-
-
-def _home(part: Any) -> tuple[str, str]:
-    maker = getattr(part, "function", part)  # a primitive's
-    return maker.__module__, maker.__qualname__
+def register_dataset(name: str) -> Callable[[_Maker], _Maker]:
+    """Registers what yields the examples of a data set, called with its folder and the split whenever it is read."""
+    return register_model("dataset", name)
 
 
 def names(role: str) -> list[str]:
     """Returns the names of registered models of a role, of each ``dataset``, or each ``primitive``."""
-    load()
+    _load()
     return [name for one, name in _parts if one == role]
 
 
 def find(role: str, name: str) -> Any:
     """Returns what is registered under a role and name, None where nothing is."""
-    load()
+    _load()
     return _parts.get((role, name))
 
 
-def primitives() -> list[Primitive]:
+def primitives() -> list[Any]:
     """Returns the primitives that plugins offer to programs."""
     return [_parts["primitive", name] for name in names("primitive")]
 
 
-def load() -> None:
+def include(path: Path) -> None:
+    """Imports a file as a module, and offers what it defines.
+
+    Raises:
+        InputError: it is no Python file, is called as another module is, or fails; the message names its line.
+    """
+    if path.suffix != ".py" or not path.is_file():
+        raise InputError(f"No Python file {path}.", hint="Check the path.")
+    name, file = path.stem, str(path.resolve())
+    if file in included:
+        return
+    if not name.isidentifier() or ((there := find_spec(name)) is not None and there.origin != file):
+        raise InputError(f"{path} cannot be included: {name} is no free module name.", hint="Rename the file.")
+    spec = spec_from_file_location(name, file)
+    assert spec is not None and spec.loader is not None
+    module = sys.modules[name] = module_from_spec(spec)
+    try:
+        with _whole():
+            spec.loader.exec_module(module)
+            _offer(module)
+    except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever code of the user's raises
+        lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == file]
+        line = error.lineno if isinstance(error, SyntaxError) and error.filename == file else (lines or [1])[-1]
+        what = error.msg if isinstance(error, SyntaxError) else record(error).message
+        raise InputError(f"{path}, line {line}: {type(error).__name__}: {what}") from None
+    included.append(file)
+
+
+def _load() -> None:
     """Imports the packages that announce themselves, once. One that fails is left out, and the log says why."""
     global _looked
     with _lock:
@@ -112,13 +118,13 @@ def load() -> None:
         _looked = True
         from importlib.metadata import entry_points
 
-        points = {f"{one.name} ({one.module})": one for one in entry_points(group="codevqa")}
-        asked = None if wanted is None else {word.strip() for word in wanted.split(",")}
-        for name in sorted((asked or set()) - {one.name for one in points.values()}):
+        points = entry_points(group="codevqa")
+        asked = points.names if wanted is None else {word.strip() for word in wanted.split(",")}
+        for name in sorted(asked - points.names):
             _log.warning("CODEVQA_PLUGINS names %s, which is not installed.", name)
-        for shown, one in points.items():
-            if asked is None or one.name in asked:
-                _import(shown, one.module)
+        for one in sorted(points):
+            if one.name in asked:
+                _import(f"{one.name} ({one.module})", one.module)
 
 
 def _import(shown: str, module: str) -> None:
@@ -127,7 +133,7 @@ def _import(shown: str, module: str) -> None:
     slow.start()
     try:
         with _whole():
-            _offer(vars(import_module(module)).values())
+            _offer(import_module(module))
     except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever code of the user's raises
         _log.warning("The plugin %s was left out: %s: %s", shown, type(error).__name__, record(error).message)
     finally:
@@ -146,48 +152,18 @@ def _whole() -> Iterator[None]:
         raise
 
 
-def _offer(values: Iterable[Any]) -> None:
+def _offer(module: ModuleType) -> None:
+    """Offers the primitives of a module to programs."""
     from .primitives.signature import Primitive
     from .primitives.visual import BUILT_IN
 
-    for one in values:
+    for one in vars(module).values():
         if isinstance(one, Primitive) and one not in (*BUILT_IN,):
             if one.name in BUILT_IN:
                 raise ValueError(f"its primitive {one.name!r} has the name of a built-in one; rename it")
             _add("primitive", one.name, one)
 
 
-def include(path: Path) -> None:
-    """Imports a file as a module, and offers what it defines.
-
-    Raises:
-        InputError: it is no Python file, is called as another module is, or fails; the message names its line.
-    """
-    if path.suffix != ".py" or not path.is_file():
-        raise InputError(f"No Python file {path}.", hint="Check the path.")
-    name, file = path.stem, str(path.resolve())
-    spec = spec_from_file_location(name, file)
-    assert spec is not None and spec.loader is not None
-    there = _origin(name)
-    if not name.isidentifier() or (there is not None and there != file):
-        raise InputError(f"{path} cannot be included: {name} is no free module name.", hint="Rename the file.")
-    module = sys.modules[name] = module_from_spec(spec)
-    try:
-        with _whole():
-            spec.loader.exec_module(module)
-            _offer(vars(module).values())
-    except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever code of the user's raises
-        lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == file]
-        line = error.lineno if isinstance(error, SyntaxError) and error.filename == file else (lines or [1])[-1]
-        what = error.msg if isinstance(error, SyntaxError) else record(error).message
-        raise InputError(f"{path}, line {line}: {type(error).__name__}: {what}") from None
-    included.append(path)
-
-
-def _origin(name: str) -> str | None:
-    """Returns where a module of that name comes from, None where there is none."""
-    known: ModuleType | None = sys.modules.get(name)
-    if known is not None:
-        return str(getattr(known, "__file__", None))
-    found = find_spec(name)
-    return found and str(found.origin)
+def _add(role: str, name: str, part: Any) -> None:
+    if _parts.setdefault((role, name), part) is not part:
+        raise ValueError(f"there is a {role} {name!r} already; rename one")
