@@ -86,7 +86,8 @@ class UnknownNameError(SetupError):
     def of(cls, what: str, name: str, known: Iterable[str], more: str = "") -> UnknownNameError:
         """Returns the error for a name that is not among those known; ``more`` follows their list."""
         names = list(known)
-        return cls(f"No {what} {name!r}.", hint=nearest(name, names) or f"There are: {', '.join(names)}{more}.")
+        hint = f"{nearest(name, names)} There are: {', '.join(names)}{more}."
+        return cls(f"No {what} {name!r}.", hint=hint.strip())
 
 
 class ModelNotFoundError(SetupError):
