@@ -146,7 +146,8 @@ class DataSet(Protocol):
     """Such as ``gqa``."""
     split: str
     prompts: str
-    """The prompt set its questions go with, such as ``nlvr2``; a preset with its own prompts takes precedence."""
+    """The prompt set its questions go with, such as ``nlvr2``; a preset with its own prompts takes precedence, and
+    where it is empty, the preset's prompts serve."""
 
     def __iter__(self) -> Iterator[Example]:
         """Yields the examples in the file's order, reading as it goes."""

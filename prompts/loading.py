@@ -54,9 +54,7 @@ def load(name_or_folder: str | os.PathLike[str]) -> PromptSet:
         return _load_folder(Path(name_or_folder), str(name_or_folder))
     if os.path.isfile(name_or_folder):  # noqa: PTH113
         return _load_pool(Path(name_or_folder))
-    raise UnknownNameError(
-        f"No prompt set {str(name_or_folder)!r}.", hint=f"There are: {', '.join(available())}; or give a folder."
-    )
+    raise UnknownNameError.of("prompt set", str(name_or_folder), available(), "; or give a folder")
 
 
 def find_pool(folder: Path, task: str, *, finds: bool = False) -> Path:

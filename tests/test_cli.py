@@ -100,13 +100,17 @@ def test_prompt_prints_what_ask_shows_the_model(
         ((*ASKED, "--method", "direct"), "The method direct needs a vision-language model. Name one"),
         ((*ASKED, "--set", "max_question=5"), "The limit is 5."),
         ((*ASKED, "--preset", "huge"), "No preset 'huge'. There are: mini, mini-vlm, vlm, api, base, large, paper."),
+        ((*ASKED, "--preset", "mni"), "No preset 'mni'. Did you mean mini?"),
+        ((*ASKED, "--set", "qurey.captions=3"), "No field qurey.captions. Did you mean query.captions?"),
+        ((*ASKED, "--prompts", "nlvr3"), "No prompt set 'nlvr3'. Did you mean nlvr"),
         ((*ASKED, "--preset", "base"), "Salesforce/"),
         (("ask",), "No picture was given"),
         (("ask", "-"), "so you cannot type questions"),
         (("ask", GARDEN, "--questions", "a.jsonl"), "IMAGE does not go with --questions"),
         (("eval", "gqa", "--data", ".", "--out", "o", "--retry-errors"), "does nothing without --resume."),
         (("eval", "gqa", "--data", ".", "--out", "o", "--ray-actors", "2"), "does nothing without --engine ray."),
-        (("eval", "vqa9", "--data", ".", "--out", "o"), "No data set 'vqa9'"),
+        (("eval", "vqa9", "--data", ".", "--out", "o"), "No data set 'vqa9'. Did you mean vqav2?"),
+        (("eval", "gqa", "--data", ".", "--out", "o", "--group-by", "a"), "--group-by is for your own questions."),
     ],
 )
 def test_what_cannot_be_done_is_one_line_before_any_model_is_loaded(

@@ -20,7 +20,7 @@ from cli_kit import GARDEN, ROOT, CommandLine, assert_one_clear_line, environmen
 from eval_kit import Numbered
 
 from codevqa import CodeVQA
-from codevqa.core.errors import InputError, UnknownNameError
+from codevqa.core.errors import InputError, ProgramTypeError, UnknownNameError
 from codevqa.core.settings import QuerySettings, Settings, WriterSettings
 from codevqa.eval import evaluate
 from codevqa.eval.run.choices import engine_for
@@ -100,7 +100,8 @@ def test_what_loads_no_model_waits_for_pytorch(words: list[str]) -> None:
         ("query.captions=3\nseed=1", "query.captions must be "),
         ("writer.form=talk", "writer.form must be 'auto', 'completion' or 'chat', not 'talk'."),
         ("matcher.blok=2", "No option matcher.blok of blip. Did you mean matcher.block?"),
-        ("matcher=blop:x", "'blop:x' cannot be the matcher. Write one of: blip:ID"),
+        ("matcher=blop:x", "'blop:x' cannot be the matcher. Did you mean blip?"),
+        ("matcher=x", "'x' cannot be the matcher. Write one of: blip:ID"),
     ],
 )
 def test_a_mistake_is_one_line_that_names_the_field(word: str, message: str) -> None:
@@ -226,6 +227,17 @@ def test_the_library_takes_single_values() -> None:
     with CodeVQA.from_preset("mini", settings=base, sets={"query.patches": 9, "matcher.block": 1}) as vqa:
         assert (vqa.settings.query.captions, vqa.settings.query.patches, vqa.settings.writer.max_tokens) == (5, 9, 8)
         assert vqa.configuration is not None and vqa.configuration.options["matcher"] == {"block": 1, "average": "all"}
+
+
+def test_the_library_names_the_option_that_was_meant(mini: CodeVQA) -> None:
+    wrong: Any = {"promts": "gqa"}
+    with pytest.raises(InputError, match=r"from_preset\(\) has no option 'promts'. Did you mean prompts\?"):
+        CodeVQA.from_preset(**wrong)
+    asked: Any = {"metod": "direct"}
+    with pytest.raises(InputError, match=r"ask\(\) has no option 'metod'. Did you mean method\?"):
+        mini.ask(GARDEN, "Is there a tree?", **asked)
+    with pytest.raises(ProgramTypeError, match=r"Name 'qurey' used when not defined. Did you mean query\?"):
+        mini.run(GARDEN, "answer = qurey(img, 'Is there a tree?')")
 
 
 # -- records ---------------------------------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from typer import Argument, Exit, Option
 
-from ..core.errors import UnknownNameError
+from ..core.errors import InputError, UnknownNameError
 from .options import Chosen, Config, LanguageModel, Quiet, Sets, chosen, needs
 from .terminal import Bar, hush, print_figures, warn
 
@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 
 def evaluate(
     dataset: Annotated[
-        str, Argument(metavar="DATASET", help="gqa, covr, nlvr2, nlvr, vqav2, okvqa, collections or vhs.")
+        str, Argument(metavar="DATASET", help="gqa, covr, nlvr2, nlvr, vqav2, okvqa, vhs, or questions.jsonl.")
     ],
-    data: Annotated[str, Option(help="Folder of the data set, or hf://OWNER/NAME for its tables.")],
     out: Annotated[Path, Option(help="Folder of the run.")],
+    data: Annotated[str | None, Option(help="Folder of the data set, or hf://OWNER/NAME for its tables.")] = None,
     split: Annotated[str | None, Option(help="Default: the split that papers report.")] = None,
     method: Annotated[
         str,
@@ -48,7 +48,10 @@ def evaluate(
     seed: Annotated[int | None, Option(help="Seed for sampling captions.")] = None,
     seeds: Annotated[int, Option(min=1, help="Ask each question this many times, with seed, seed + 1, ...")] = 1,
     workers: Annotated[int | None, Option(help="Number of questions answered at once.")] = None,
-    variant: Annotated[str, Option(help="Variant of the metric.")] = "",
+    variant: Annotated[str, Option("--variant", "--metric", help="Variant of the metric.")] = "",
+    group_by: Annotated[
+        list[str] | None, Option(metavar="FIELD", help="Your own questions: break figures down by it; repeatable.")
+    ] = None,
     permutations: Annotated[int | None, Option(help="NLVR: how many of a statement's six pictures to ask.")] = None,
     record: Annotated[bool, Option("--record", help="Keep every model call in --out, for --replay.")] = False,
     replay: Annotated[Path | None, Option(help="Answer from a recorded run, without models.")] = None,
@@ -63,18 +66,21 @@ def evaluate(
 
     Saves every finished question. --resume continues an interrupted run, with the same settings.
     """
-    from ..eval.datasets import open_dataset, splits
+    from ..eval.datasets import open_dataset
     from ..eval.datasets.sample import sample as draw
     from ..eval.metrics import metric_for
     from ..eval.run.choices import engine_for, methods_for
     from ..eval.run.runner import evaluate as ask
+    from ..plugins import included
 
     needs("--sample-seed", sample_seed is not None, "--sample", sample is not None)
     needs("--retry-errors", retry_errors, "--resume", resume)
     needs("--ray-address", ray_address is not None, "--engine ray", where == "ray")
     needs("--ray-actors", ray_actors is not None, "--engine ray", where == "ray")
     needs("--record", record, "--engine local", where == "local")
-    opened = open_dataset(dataset, data, split or splits(dataset)[0], permutations=permutations)
+    if included and where == "ray":
+        raise InputError("--include does not go with --engine ray.", hint="Install your parts as a package.")
+    opened = open_dataset(dataset, data, split, permutations=permutations, group_by=group_by or ())
     if sample is not None:
         opened = draw(opened, sample, sample_seed or 0)
     choice = choice.but(seed=seed, workers=workers)

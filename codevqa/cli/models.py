@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Argument, Option
 
-from .options import Chosen, Config, Json, LanguageModel, Sets, chosen
+from .options import Chosen, Config, Include, Json, LanguageModel, Sets, chosen, including
 from .terminal import warn
 
 if TYPE_CHECKING:
@@ -59,14 +59,16 @@ def _table(name: str, values: Mapping[str, object], origins: Mapping[str, str]) 
         yield f"{f'{field} = {written(value)}':<40}  # {origin.encode('unicode_escape').decode()}"
 
 
-def models(json: Json = False) -> None:
-    """List the presets, what each needs, and what is missing here.
+def models(json: Json = False, include: Include = None) -> None:
+    """List the presets, what each needs, what is missing here, and parts of plugins.
 
     Loads and downloads nothing.
     """
+    from .. import plugins
     from ..presets.checkpoints import amount
     from ..presets.presets import PRESETS
 
+    including(include)
     rows: dict[str, dict[str, Any]] = {
         name: {
             "about": one.about,
@@ -90,6 +92,9 @@ def models(json: Json = False) -> None:
             elif part["id"]:
                 print(f"  {'':<15}   here: {amount(part['bytes'])} on disk; {part['place']}")
         print(f"  {'prompts':<15} {', '.join(f'{form}: {prompts}' for form, prompts in row['prompts'].items())}")
+    for role in (*plugins.ROLES, "dataset", "primitive"):
+        for name in plugins.names(role):
+            print(f"{name}: {role} of a plugin")
 
 
 def _part(spec: str | None) -> dict[str, Any]:

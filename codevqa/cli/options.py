@@ -49,6 +49,9 @@ Sets = Annotated[
     list[str] | None,
     Option("--set", metavar="NAME=VALUE", help="Set one value that 'codevqa config' lists; repeatable."),
 ]
+Include = Annotated[
+    list[Path] | None, Option(metavar="FILE.py", help="Import your own primitives, models, data sets; repeatable.")
+]
 Images = Annotated[
     list[str] | None,
     Argument(metavar="IMAGE...", help="One picture, or several, folders and zip files as a set. - is standard input."),
@@ -80,6 +83,7 @@ _CHOOSING: Mapping[str, Any] = {
     "programs": Programs,
     "agree": Agree,
     "sets": Sets,
+    "include": Include,
 }
 _SETS: Mapping[str, tuple[str, ...]] = {
     "model": ("language_model", "eyes"),
@@ -135,12 +139,14 @@ def chosen(
     config: Path | None = None,
     compat: str | None = None,
     sets: list[str] | None = None,
+    include: list[Path] | None = None,
     **values: object,
 ) -> Chosen:
     """Returns what the options choose: each over those before it, the environment over ``--config``."""
     from ..presets.compat import compat_layer
     from ..presets.configuration import Layer, Text, read_file
 
+    including(include)
     layers = [] if compat is None else [compat_layer(compat)]
     if config is not None:
         base, layer = read_file(config)
@@ -153,6 +159,14 @@ def chosen(
         return choice
     told = Layer("--set", {name: Text(value) for name, value in map(_pair, sets)})
     return Chosen(choice.preset, (*choice.layers, told))
+
+
+def including(files: list[Path] | None) -> None:
+    """Imports the user's own files."""
+    from ..plugins import include
+
+    for file in files or ():
+        include(file)
 
 
 def _pair(word: str) -> tuple[str, str]:

@@ -7,12 +7,12 @@ import time
 from collections import deque
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ..core.answer import Answer
 from ..core.errors import CodeVQAError, ErrorRecord, InputError
 from ..core.events import Answered, Failed
-from ..core.given_files import parse_json, read_lines, read_stdin, read_text
+from ..core.given_files import parse_json, pictures_and_question, read_lines, read_stdin, read_text
 from ..core.trace import Trace
 from .terminal import STDIN, Bar
 
@@ -59,7 +59,8 @@ def _answers(vqa: CodeVQA, name: str, lines: Sequence[tuple[int, str]], options:
     for number, line in lines:
         question = ""
         try:
-            words, question = _parse(line, "standard input" if name == STDIN else name, number)
+            shown = "standard input" if name == STDIN else name
+            words, question = pictures_and_question(parse_json(line, shown, number), f"{shown}, line {number}")
             images = [os.path.join(os.path.dirname(name), word) for word in words]  # noqa: PTH118, PTH120 - addresses
             running.append((question, vqa.watch(images, question, **options)))
         except CodeVQAError as error:
@@ -81,17 +82,3 @@ def _ended(question: str, course: Watch | ErrorRecord) -> Answer:
             return last.answer
         course = last.error
     return Answer(question, "", None, Trace(), error=course)
-
-
-def _parse(line: str, name: str, number: int) -> tuple[Sequence[str], str]:
-    """Returns the pictures and the question of a line; what else it says is its writer's own."""
-    data = parse_json(line, name, number)
-    given: Any = data if isinstance(data, dict) else {}
-    images, question = given.get("images"), given.get("question")
-    words = [images] if isinstance(images, str) else images
-    if not isinstance(words, list) or not all(isinstance(one, str) for one in words) or not isinstance(question, str):
-        raise InputError(
-            f'{name}, line {number} lacks "images" or "question".',
-            hint='Write {"images": ["a.png"], "question": "..."}.',
-        )
-    return words, question

@@ -6,6 +6,7 @@ A failure that is part of a result travels as an :class:`ErrorRecord`, plain dat
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -42,6 +43,15 @@ class CodeVQAError(Exception):
         return ErrorRecord(type(self).__name__, str(self), getattr(self, "line", None))
 
 
+def nearest(name: str, known: Iterable[str]) -> str:
+    """Returns "Did you mean ...?" with the known name that was probably meant; empty where none is like it."""
+    from difflib import get_close_matches
+
+    names = {one.lower(): one for one in known}
+    found = get_close_matches(name.lower(), names, n=1)
+    return f"Did you mean {names[found[0]]}?" if found else ""
+
+
 def record(error: BaseException) -> ErrorRecord:
     """Returns any exception as plain data: ours, or one that a primitive of the user's raised."""
     if isinstance(error, CodeVQAError):
@@ -71,6 +81,13 @@ class SetupError(CodeVQAError):
 
 class UnknownNameError(SetupError):
     """No preset, prompt set or model back end of that name."""
+
+    @classmethod
+    def of(cls, what: str, name: str, known: Iterable[str], more: str = "") -> UnknownNameError:
+        """Returns the error for a name that is not among those known; ``more`` follows their list."""
+        names = list(known)
+        hint = f"{nearest(name, names)} There are: {', '.join(names)}{more}."
+        return cls(f"No {what} {name!r}.", hint=hint.strip())
 
 
 class ModelNotFoundError(SetupError):

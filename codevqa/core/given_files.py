@@ -97,6 +97,22 @@ def parse_json(text: str, shown: str, line: int = 0) -> Any:
     return value
 
 
+def pictures_and_question(data: Any, where: str) -> tuple[list[str], str]:
+    """Returns the pictures and the question that a line of a file of questions names; what else it says is its own.
+
+    Raises:
+        InputError: it is no such line.
+    """
+    given: dict[str, Any] = data if isinstance(data, dict) else {}
+    images, question = given.get("images", given.get("image")), given.get("question")
+    words = [images] if isinstance(images, str) else images
+    if not isinstance(words, list) or not all(isinstance(one, str) for one in words) or not isinstance(question, str):
+        raise InputError(
+            f'{where} lacks "images" or "question".', hint='Write {"images": ["a.png"], "question": "..."}.'
+        )
+    return words, question
+
+
 @contextmanager
 def parser_errors(shown: str, line: int = 0) -> Iterator[None]:
     """Says as an :class:`InputError` what a parser of JSON or TOML finds wrong."""

@@ -9,7 +9,7 @@ from typing import Any
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 from pydantic_core import ErrorDetails
 
-from .errors import InputError
+from .errors import InputError, nearest
 
 STRICT = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False)
 """A text stands for no number, and true for no 1."""
@@ -49,7 +49,7 @@ def input_error(error: ValidationError, kind: type, table: str = "") -> InputErr
         return InputError(f"{table.rstrip('.')} must be {kind.__name__}, not {first['input']!r:.60}.")
     name = f"{table}{first['loc'][0]}"
     if first["type"] == "unexpected_keyword_argument":
-        return InputError(f"No field {name}.")
+        return InputError(f"No field {name}.", hint=nearest(str(first["loc"][0]), kind.__annotations__))
     if first["type"] == "missing":
         return InputError(f"{name} is missing.")
     if first["type"] == "value_error":

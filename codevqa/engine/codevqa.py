@@ -7,8 +7,9 @@ import weakref
 from collections.abc import AsyncGenerator, Coroutine, Generator, Iterable, Mapping, Sequence
 from contextlib import aclosing, closing
 from functools import partial
+from inspect import signature
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import TYPE_CHECKING, Any, Never, Unpack
 
 from ..batching.model_services import ModelServices
 from ..core.answer import Answer
@@ -27,7 +28,7 @@ from ..writing.writer import Writer
 from .many import Asked, Begin, Progress, as_request, check, followed, stream, stream_async, text_of
 from .question_check import checked_question
 from .question_run import answer_request
-from .request import AskOptions, Errors, Request, RunOptions, ask_request, check_options, run_request
+from .request import AskOptions, Errors, Request, RunOptions, ask_request, check_names, check_options, run_request
 from .sets import Groups, compare, group_program, grouped, index, select_program
 from .watch import Watch
 
@@ -97,6 +98,7 @@ class CodeVQA:
         detector: str | None = None,
         eyes: str | None = None,
         sets: Mapping[str, object] = {},
+        **unknown: Never,
     ) -> CodeVQA:
         """Builds an engine from a preset, such as ``mini`` (embedded, offline), or from a file of one's own.
 
@@ -118,11 +120,12 @@ class CodeVQA:
 
         Raises:
             UnknownNameError: no such preset, prompt set or back end.
-            InputError: no such field, or a value that it cannot have.
+            InputError: no such field or option, or a value that it cannot have.
             ModelNotFoundError: a checkpoint is not here and cannot be fetched.
         """
         from ..presets.configuration import Layer, configure
 
+        check_names("from_preset()", unknown, [*signature(cls.from_preset).parameters][:-1])
         given = {
             "prompts": prompts,
             "language_model": language_model,

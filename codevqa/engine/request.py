@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypeAlias, TypedDict
 
@@ -10,7 +10,7 @@ from pydantic import InstanceOf
 
 from ..batching.call_cache import Memory
 from ..core.collection import Pictures, held
-from ..core.errors import InputError, SetupError
+from ..core.errors import InputError, SetupError, nearest
 from ..core.images import Held
 from ..core.trace import Form, Method, Program
 from ..core.validation import checked
@@ -98,6 +98,19 @@ def check_options(request: Request) -> None:
         checked(name, getattr(request, name), kind)
 
 
+def check_names(caller: str, given: Iterable[str], known: Iterable[str]) -> None:
+    """Checks names of options as Python would, and names the nearest.
+
+    Raises:
+        InputError: there is no such option.
+    """
+    names = list(known)
+    for name in given:
+        if name not in names:
+            hint = nearest(name, names) or f"There are: {', '.join(names)}."
+            raise InputError(f"{caller} has no option {name!r}.", hint=hint)
+
+
 def check_method(method: Method, able: Sequence[Method]) -> None:
     """Checks that models can do a method.
 
@@ -115,6 +128,7 @@ def check_method(method: Method, able: Sequence[Method]) -> None:
 
 def ask_request(images: Pictures, question: str, options: AskOptions) -> Request:
     """Returns what is wanted where a question is asked. Call it in the user's thread, which copies the pictures."""
+    check_names("ask()", options, AskOptions.__annotations__)
     return Request(held(images), question, **options)
 
 
@@ -124,6 +138,7 @@ def run_request(images: Pictures, program: object, question: str, options: RunOp
     Raises:
         InputError: there is no program.
     """
+    check_names("run()", options, RunOptions.__annotations__)
     if isinstance(program, str):
         program = Program(program, question)
     elif not isinstance(program, Program):

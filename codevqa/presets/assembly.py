@@ -6,9 +6,10 @@ import os
 from logging import ERROR, getLogger
 from typing import Any
 
+from .. import plugins
 from ..core.errors import ModelNotFoundError, SetupError
 from ..core.trace import Form
-from ..models.base import Models
+from ..models.base import Models, chats
 from ..models.domain import Domain
 from ..primitives.visual import served_by
 from ..prompts import PromptSet
@@ -38,7 +39,7 @@ def load(role: str, spec: str, **options: Any) -> Any:
         raise ModelNotFoundError(f"No model folder at {name}.", hint="Check the path.")
     # From where it lies, so that the hub is not asked again.
     part = back_end.load(str(lies(spec) or resolve(name)), **options)
-    if back_end.runs != "server" and "name" not in options:
+    if back_end.runs not in ("server", "own") and "name" not in options:
         part.name = shown(name)
     return part
 
@@ -65,7 +66,8 @@ def build(configuration: Configuration) -> tuple[Writer, Models, Configuration]:
     looking = {role: loaded.get(role) for role in ("matcher", "captioner", "detector", "eyes")}
     models = Models(language_model, domain=domain, **looking)
     settings = here.settings
-    writer = Writer(language_model, sets, loaded.get("retriever"), settings.writer, seed=settings.seed)
+    extra, retriever = plugins.primitives(), loaded.get("retriever")
+    writer = Writer(language_model, sets, retriever, settings.writer, extra=extra, seed=settings.seed)
     return writer, models, here
 
 
@@ -93,13 +95,16 @@ def prompt_writer(configuration: Configuration) -> Writer:
         points=here.grounds,
         detects="detector" in here.parts,
     )
-    return Writer(model, sets, retriever, settings, serves=serves, seed=here.settings.seed)
+    extra = plugins.primitives()
+    return Writer(model, sets, retriever, settings, extra=extra, serves=serves, seed=here.settings.seed)
 
 
 def _chats(configuration: Configuration) -> bool:
     """Says whether the language model is one to talk with, as it says itself once it is loaded."""
     spec, given = configuration.parts["language_model"], configuration.options.get("language_model", {})
     back_end, name = parse("language_model", spec)
+    if back_end.runs == "own":
+        return chats(load("language_model", spec, **given))
     if back_end.runs == "server":
         return bool({"form": "auto", **given, **back_end.fixed}["form"] != "completion")
     from ..models.chat_template import of_tokenizer
@@ -136,7 +141,7 @@ def domain_of(configuration: Configuration) -> Domain | None:
 
 def names_of(configuration: Configuration) -> dict[str, str]:
     """Returns the ids of a configuration's models by role, as an engine reports them; loads none."""
-    names = {role: shown(spec.partition(":")[2]) for role, spec in configuration.parts.items()}
+    names = {role: shown(spec.partition(":")[2] or spec) for role, spec in configuration.parts.items()}
     language_model = names.pop("language_model", "")
     return {"writer": language_model, "reader": language_model, **names}
 

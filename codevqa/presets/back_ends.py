@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import inspect
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from importlib import import_module
 from operator import attrgetter
 from typing import Any, Literal, get_type_hints
 
-from ..core.errors import UnknownNameError
+from .. import plugins
+from ..core.errors import UnknownNameError, nearest
 from ..models.options import Average, CaptionerOptions, LavisOptions, MatcherOptions, ServerOptions
 
 
@@ -22,22 +24,27 @@ class BackEnd:
     """The annotation of each option, so that a mistake is told before PyTorch is imported."""
     fixed: Mapping[str, Any] = field(default_factory=dict)
     """Options that the back end chooses itself."""
-    runs: Literal["here", "server", "lavis"] = "here"
-    """Where its models run: from a checkpoint on this machine, on a server, or in LAVIS's own environment."""
+    runs: Literal["here", "server", "lavis", "own"] = "here"
+    """Where its models run: from a checkpoint on this machine, on a server, in LAVIS's own environment, or as the
+    plugin that made them pleases."""
     grounds: bool = True
     """For a matcher: whether it tells where in a picture a text looks, as PnP-VQA needs."""
     owner: str = ""
     """Whose a name of the hub is that tells no owner."""
+    factory: Callable[..., Any] | None = None
+    """For a plugin's: what is called in place of the target, without an id."""
 
     @property
     def maker(self) -> Any:
         """What is called."""
+        if self.factory is not None:
+            return self.factory
         module, _, name = self.target.partition(":")
         return attrgetter(name)(import_module(f"..models.{module}", __package__))
 
     def load(self, name: str, **options: Any) -> Any:
         """Loads a part."""
-        return self.maker(name, **self.fixed, **options)
+        return self.maker(*([name] if name else ()), **self.fixed, **options)
 
 
 _PLACE: Mapping[str, Any] = {"device": str | None, "dtype": str | None}
@@ -97,18 +104,34 @@ LOADERS: Mapping[str, Mapping[str, BackEnd]] = {
 
 
 def parse(role: str, spec: str) -> tuple[BackEnd, str]:
-    """Returns the back end and the id of ``back end:id``, loading nothing.
+    """Returns the back end and the id of ``back end:id``, or those of a plugin's ``package/name``, loading no model.
 
     Raises:
         UnknownNameError: no such role or back end.
     """
     if role not in LOADERS:
-        raise UnknownNameError(f"No part {role!r}.", hint=f"There are: {', '.join(LOADERS)}.")
+        raise UnknownNameError.of("part", role, LOADERS)
     back_end, _, name = spec.partition(":")
+    if (own := _own(role, spec)) is not None:
+        return own, ""
     if not name or back_end not in LOADERS[role]:
-        shown = ", ".join(f"{one}:ID" for one in LOADERS[role])
-        raise UnknownNameError(f"{spec!r} cannot be the {role.replace('_', ' ')}.", hint=f"Write one of: {shown}.")
+        shown = ", ".join([*(f"{one}:ID" for one in LOADERS[role]), *plugins.names(role)])
+        hint = nearest(back_end, [*LOADERS[role], *plugins.names(role)]) or f"Write one of: {shown}."
+        raise UnknownNameError(f"{spec!r} cannot be the {role.replace('_', ' ')}.", hint=hint)
     return LOADERS[role][back_end], name
+
+
+def _own(role: str, spec: str) -> BackEnd | None:
+    """Returns the back end of a plugin's model, None where there is none of that name."""
+    factory = plugins.find(role, spec) if "/" in spec and ":" not in spec else None
+    if factory is None:
+        return None
+    parameters = inspect.signature(factory, eval_str=True).parameters.values()
+    kinds = (inspect.Parameter.KEYWORD_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    takes = {
+        one.name: Any if one.annotation is one.empty else one.annotation for one in parameters if one.kind in kinds
+    }
+    return BackEnd("", takes, runs="own", grounds=getattr(factory, "grounds", True), factory=factory)
 
 
 def options_of(role: str, spec: str) -> Mapping[str, Any]:
@@ -128,7 +151,7 @@ def back_end_of(spec: str) -> BackEnd:
         UnknownNameError: there is no back end of that name.
     """
     name = spec.partition(":")[0]
-    for back_ends in LOADERS.values():
-        if name in back_ends:
-            return back_ends[name]
+    for role, back_ends in LOADERS.items():
+        if found := back_ends.get(name) or _own(role, spec):
+            return found
     raise UnknownNameError(f"No back end {name!r}.")

@@ -48,6 +48,8 @@ def missing(spec: str | None) -> str:
     if runs == "server":
         told = os.environ.get("OPENAI_API_KEY") or os.environ.get("OPENAI_BASE_URL")  # one's own server needs no key
         return "" if told else "OPENAI_API_KEY is not set"
+    if runs == "own":
+        return ""
     if runs == "lavis":
         return "" if python_of().is_file() else "needs LAVIS: docs/reports/lavis.md"
     if fetchable(spec):

@@ -11,12 +11,11 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
-from difflib import get_close_matches
 from operator import itemgetter
 from pathlib import Path
 from typing import Any, get_type_hints
 
-from ..core.errors import InputError
+from ..core.errors import InputError, nearest
 from ..core.given_files import parse_toml, read_text
 from ..core.settings import Limits, QuerySettings, SetSettings, Settings, WriterSettings
 from ..core.text import shown_address
@@ -252,8 +251,8 @@ def _nearest(name: str, known: Iterable[str]) -> str:
     names = list(known)
     # A field is often given without its table: "captions" for "query.captions".
     inner = [one for one in names if one.rpartition(".")[2] == name.rpartition(".")[2]]
-    found = inner or get_close_matches(name, names, n=1)
-    return f"Did you mean {found[0]}?" if found else "'codevqa config' prints all there are."
+    found = f"Did you mean {inner[0]}?" if inner else nearest(name, names)
+    return found or "'codevqa config' prints all there are."
 
 
 def written(value: object) -> str:

@@ -170,4 +170,4 @@ def preset(name: str) -> Preset:
     try:
         return PRESETS[name]
     except KeyError:
-        raise UnknownNameError(f"No preset {name!r}.", hint=f"There are: {', '.join(PRESETS)}.") from None
+        raise UnknownNameError.of("preset", name, PRESETS) from None

@@ -290,7 +290,7 @@ class PrimitiveSet:
         try:
             return self._by_name[name]
         except KeyError:
-            raise UnknownNameError(f"No primitive {name!r}.", hint=f"There are: {', '.join(self.names)}.") from None
+            raise UnknownNameError.of("primitive", name, self.names) from None
 
     def subset(self, names: Iterable[str]) -> PrimitiveSet:
         """Returns the named primitives only, in the order given.

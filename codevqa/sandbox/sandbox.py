@@ -304,7 +304,7 @@ class Sandbox:
                     # The checker asks for the declarations of a module it does not know: there are none.
                     state = state.resume_not_handled()
         except monty.MontyTypingError as error:
-            found = finding(error.display(), program, offset)
+            found = finding(error.display(), program, offset, self.primitives.names)
             if found is not None:
                 return found
         except (monty.MontySyntaxError, monty.MontyRuntimeError) as error:

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Collection
 
-from ..core.errors import ProgramError, ProgramSyntaxError, ProgramTypeError
+from ..core.errors import ProgramError, ProgramSyntaxError, ProgramTypeError, nearest
 from ..core.program_tree import parse
 from ..primitives import CONSTANTS, PrimitiveSet
 from .rewrite import Rewritten, bound_names
@@ -79,13 +80,14 @@ def declared(source: str, primitives: PrimitiveSet) -> tuple[str, str]:
     return known, PREFIX + "".join(f"{name} = given_{name}\n" for name in sorted(own))
 
 
-def finding(report: str, program: Rewritten, offset: int) -> ProgramError | None:
+def finding(report: str, program: Rewritten, offset: int, names: Collection[str] = ()) -> ProgramError | None:
     """Turns the checker's JSON report into an error.
 
     Args:
         report: The diagnostics as JSON.
         program: The program.
         offset: Number of lines that were put before it.
+        names: What programs may call, to name the nearest where a name is unknown.
 
     Returns:
         None when nothing in the report is certain to fail.
@@ -104,8 +106,11 @@ def finding(report: str, program: Rewritten, offset: int) -> ProgramError | None
     line, code, message = found[0]
     if code == "invalid-syntax":
         return ProgramSyntaxError(_clean(message), line=line)
+    unknown = re.match(r"Name `(\w+)`", message) if code == "unresolved-reference" else None
+    hint = nearest(unknown[1], names) if unknown else ""
     others = dict.fromkeys(f"line {other}: {_clean(text)}" for other, _, text in found[1:])
-    return ProgramTypeError("; ".join([_clean(message), *list(others)[: SHOWN - 1]]), line=line)
+    told = "; ".join([_clean(message), *list(others)[: SHOWN - 1]])
+    return ProgramTypeError(f"{told}." if hint else told, line=line, hint=hint)
 
 
 def _counts(code: str, message: str) -> bool:

@@ -10,10 +10,14 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 
+from ... import plugins
 from ...core.errors import InputError, UnknownNameError
 from .collections import Collections
+from ..task import Example
 from .covr import COVR
 from .files import Folder, plain
 from .gqa import GQA
@@ -22,6 +26,7 @@ from .loader import Loader, Split
 from .nlvr import NLVR
 from .nlvr2 import NLVR2
 from .vhs import VisualHaystacks
+from .own import open_own
 from .vqa import OKVQA, VQAv2
 
 __all__ = ["NAMES", "Split", "open_dataset", "splits"]
@@ -42,16 +47,25 @@ def splits(name: str) -> tuple[str, ...]:
 
 
 def open_dataset(
-    name: str, folder: Path | str, split: str, *, pictures: bool = True, permutations: int | None = None
+    name: str,
+    folder: Path | str | None = None,
+    split: str | None = None,
+    *,
+    pictures: bool = True,
+    permutations: int | None = None,
+    group_by: Sequence[str] = (),
 ) -> Split:
     """Opens a split of a data set.
 
     Args:
-        name: One of :data:`NAMES`.
+        name: One of :data:`NAMES`, a file of one's own questions (``questions.jsonl``, or ``own:`` and its path), or a
+            plugin's data set, ``package/name``.
         folder: The data set's folder, one that holds it under its name, or a table on the hub, ``hf://owner/name``.
-        split: An official one, or the name of any file that lies where the official ones do.
+            Not needed where pictures lie beside the file of one's own questions.
+        split: An official one, or the name of any file that lies where the official ones do; None is the first.
         pictures: Whether to make sure that the pictures are there; not needed to score or to replay.
         permutations: NLVR: how many of the six pictures of a statement to ask about; all unless told otherwise.
+        group_by: One's own questions: fields to break figures down by.
 
     Raises:
         InputError: a file is damaged or another data set's, or an option is not this data set's.
@@ -59,7 +73,23 @@ def open_dataset(
             get it.
         UnknownNameError: there is no such data set.
     """
-    kind = _loader(name)
+    own = name.removeprefix("own:")
+    if own != name or name.endswith(".jsonl"):
+        if split is not None or permutations is not None:
+            raise InputError(f"{own} has no splits.", hint="Leave out --split and --permutations.")
+        return open_own(Path(own), Path(folder) if folder else None, group_by)
+    if group_by:
+        raise InputError("--group-by is for your own questions.", hint=f"{name} has groups of its own.")
+    kind = None if "/" in name else _loader(name)
+    if folder is None:
+        raise InputError(f"{name} needs a folder.", hint="Give --data FOLDER.")
+    if kind is None:
+        maker = plugins.find("dataset", name)
+        if maker is None:
+            raise UnknownNameError.of("data set", name, [*NAMES, *plugins.names("dataset")])
+        split = split or "test"
+        return Split(name, split, "", (), partial(_checked, maker, Path(folder), split))
+    split = split or kind.splits[0]
     if not re.fullmatch(r"\w[\w.-]*", split):
         raise InputError(f"{split!r} cannot be a split.", hint=f"There are: {', '.join(kind.splits)}.")
     loader = kind(split, permutations)
@@ -68,8 +98,15 @@ def open_dataset(
     return loader.open(Folder(Path(folder), *kind.folders, title=kind.title), pictures=pictures)
 
 
+def _checked(maker: Callable[[Path, str], Iterable[Example]], folder: Path, split: str) -> Iterator[Example]:
+    for example in maker(folder, split):
+        if not isinstance(example, Example):
+            raise InputError(f"A data set yields examples, not {example!r:.60}.", hint="Mend the plugin.")
+        yield example
+
+
 def _loader(name: str) -> type[Loader]:
     found = _LOADERS.get(plain(name))
     if found is None:
-        raise UnknownNameError(f"No data set {name!r}.", hint=f"There are: {', '.join(NAMES)}.")
+        raise UnknownNameError.of("data set", name, NAMES)
     return found

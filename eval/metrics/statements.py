@@ -26,6 +26,10 @@ def number_text(found: str) -> str:
     return text.NUMBERS.get(read, read)
 
 
+def _loose(found: str) -> str:
+    return text.release(text.yes_no(found.strip()))
+
+
 _RELEASE = ("exact match (paper's release)", text.release, text.yes_no)
 TRUTH_VARIANTS: Readings = MappingProxyType(
     {"": ("exact match (True and False read as yes and no)", _plain, _plain), "release": _RELEASE}
@@ -33,6 +37,13 @@ TRUTH_VARIANTS: Readings = MappingProxyType(
 COVR_VARIANTS: Readings = MappingProxyType(
     {
         "": ("exact match (True and False read as yes and no, number words as digits)", number_text, number_text),
+        "release": _RELEASE,
+    }
+)
+OWN_VARIANTS: Readings = MappingProxyType(
+    {
+        "": ("exact match (case, articles, punctuation aside; number words as digits)", _loose, _loose),
+        "strict": ("exact match (as written)", str.strip, str.strip),
         "release": _RELEASE,
     }
 )

@@ -44,7 +44,7 @@ def export(store: Store, format: str, out: Path | str, *, method: Method | None 
         SetupError: the file cannot be written.
     """
     if format not in FORMATS:
-        raise UnknownNameError(f"No format {format!r}.", hint=f"There are: {', '.join(FORMATS)}.")
+        raise UnknownNameError.of("format", format, FORMATS)
     jobs = list(store.counts())
     if not jobs:
         raise InputError(f"The run {store.folder} has no rows yet.")

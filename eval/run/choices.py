@@ -47,7 +47,7 @@ def methods_for(asked: str, configuration: Configuration, replay: Path | None = 
     wanted: dict[Method, None] = {}
     for word in map(str.strip, asked.split(",")):
         if word not in short:
-            raise UnknownNameError(f"No method {word!r}.", hint=f"There are: {', '.join(METHODS)}; both, and all.")
+            raise UnknownNameError.of("method", word, METHODS, "; both, and all")
         wanted |= dict.fromkeys(short[word])
     for method in wanted:
         check_method(method, able)
@@ -59,7 +59,11 @@ def prompts_for(configuration: Configuration, dataset: DataSet) -> tuple[Layer, 
     asked = configuration.settings.prompts is not None
     # A preset that names prompt sets of no data set has models of its own kind, and keeps its prompts.
     own = not set(NAMES) & set(find_preset(configuration.preset).prompts.values())
-    return () if asked or own else (Layer(f"data set {dataset.name}", {"prompts": dataset.prompts}),)
+    return (
+        ()
+        if asked or own or not dataset.prompts
+        else (Layer(f"data set {dataset.name}", {"prompts": dataset.prompts}),)
+    )
 
 
 def engine_for(

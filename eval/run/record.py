@@ -17,6 +17,7 @@ from ...core.settings import Settings
 from ...core.trace import Form
 from ...engine.codevqa import CodeVQA
 from ...models.base import Models
+from ...plugins import primitives
 from ...presets.assembly import build
 from ...presets.checkpoints import resolve
 from ...presets.configuration import Configuration, public
@@ -110,7 +111,8 @@ def replay_engine(folder: Path, settings: Settings, prompts: PromptSet | Mapping
         if about is None:
             raise InputError(f"{store.path} was begun but records no models.", hint="Record the run again.")
         with store.intact():
-            writer = Writer(RecordedModel(store, about["writer"]), prompts, None, settings.writer, seed=settings.seed)
+            model, extra = RecordedModel(store, about["writer"]), primitives()
+            writer = Writer(model, prompts, None, settings.writer, extra=extra, seed=settings.seed)
             engine = _engine(store, writer, settings, about, {})
         opened.pop_all()
     return engine

@@ -25,6 +25,7 @@ from codevqa.cli import questions_file
 from codevqa.cli.models import config_lines
 from codevqa.cli.options import chosen
 from codevqa.core.errors import InputError, SetupError
+from codevqa.core.given_files import parse_json, pictures_and_question
 from codevqa.core.images import load_picture
 from codevqa.core.question_kind import question_kind
 from codevqa.core.text import caption_line, one_line, unmarked
@@ -113,7 +114,9 @@ def read_questions(data: bytes) -> None:
         lines = questions_file.read_questions(str(file))
         for number, line in lines:
             with suppress(InputError):
-                "".join(map(str, questions_file._parse(line, file.name, number))).encode()
+                "".join(map(str, pictures_and_question(parse_json(line, file.name, number), "a line"))).encode()
+    with suppress(InputError, SetupError):
+        list(open_dataset(str(file)))
 
 
 def read_dataset(data: bytes) -> None:

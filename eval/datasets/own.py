@@ -1,0 +1,137 @@
+"""Your own questions: a file of lines beside its pictures, as ``codevqa ask --questions`` reads it, with answers.
+
+One question a line::
+
+    {"images": ["a.png", "b.png"], "question": "Is there a cat?", "answer": "yes", "id": "q1", "room": "kitchen"}
+
+``image`` or ``images`` is one picture, several as a set, or a folder, whose pictures are the set. ``answer`` is one
+accepted answer or a list of them. Without ``id`` a question is called by its line. Figures can be broken down by any
+other field that holds short texts or numbers.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from ...core.collection import Collection
+from ...core.errors import InputError, UnknownNameError
+from ...core.given_files import parse_json, pictures_and_question
+from ..task import Example, PictureFile
+from .files import Located
+from .loader import Split, answer_text
+
+FIELDS = frozenset(("image", "images", "question", "answer", "id"))
+SHORT = 40
+"""Characters of a value that can name a group."""
+MOST = 20
+"""Values of a field by which figures are broken down without being asked to."""
+_HINT = 'A line has "image" or "images", "question" and "answer": a text, or a list of them.'
+
+
+def open_own(path: Path, folder: Path | None = None, group_by: Sequence[str] = ()) -> Split:
+    """Opens a file of questions, and reads all of it, so that a mistake in its last line is told at once.
+
+    Args:
+        path: the file.
+        folder: where its pictures are; None looks beside it.
+        group_by: fields to break figures down by; none takes each that has at most :data:`MOST` short values.
+
+    Raises:
+        InputError: a line is no question, an id is there twice, or there is no question.
+        UnknownNameError: no line has such a field.
+    """
+    if not path.is_file():
+        raise InputError(f"No file of questions at {path}.", hint="Check the path.")
+    read = partial(_examples, Located(path), _Pictures(folder or path.parent))
+    groups: dict[str, set[str]] = {}
+    for example in read(None):
+        for name, value in example.groups.items():
+            if len(known := groups.setdefault(name, set())) <= MOST:
+                known.add(value)
+    counts = groups.pop("images", None)
+    if counts is None:
+        raise InputError(f"{path} has no questions.", hint=_HINT)
+    if counts != {"1"}:
+        groups["images"] = set()  # however many: the report joins them
+    for name in group_by:
+        if name not in groups:
+            raise UnknownNameError.of("field of short values", name, groups)
+    chosen = tuple(group_by) or tuple(name for name, values in groups.items() if len(values) <= MOST)
+    return Split("own", path.stem, "", (Located(path),), partial(read, chosen))
+
+
+class _Pictures:
+    """The pictures that a file names. Each folder is looked through once."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.folders: dict[str, tuple[PictureFile, ...]] = {}
+
+    def __call__(self, word: str) -> tuple[PictureFile, ...]:
+        path = self.folder / word
+        if path.suffix or not (word in self.folders or os.path.isdir(path)):  # noqa: PTH112 - any name may come
+            return (PictureFile(path),)
+        if word not in self.folders:
+            self.folders[word] = tuple(PictureFile(one.path, one.member) for one in Collection(path).open())
+        return self.folders[word]
+
+
+def _examples(source: Located, pictures: _Pictures, groups: Sequence[str] | None) -> Iterator[Example]:
+    """Yields the questions of a file; ``groups`` None names all fields that can group.
+
+    Raises:
+        InputError: a line is not as it should be.
+    """
+    lines: dict[str, int] = {}
+    for number, row in _rows(source):
+        where = f"{source}, line {number}"
+        words, question = pictures_and_question(row, where)
+        images = tuple(image for word in words for image in pictures(word))
+        name = row.get("id", number)
+        if not images or not question.strip() or not isinstance(name, str | int):
+            wrong = "names no picture" if not images else "has an empty question" if not question.strip() else ""
+            raise InputError(f"{where} {wrong or 'has an id that is no text'}.", hint=_HINT)
+        if (first := lines.setdefault(str(name), number)) != number:
+            raise InputError(f"{where}: line {first} has the id {name!r} too.", hint="Give each line an id of its own.")
+        values = {"images": str(len(images)), **_short(row)}
+        yield Example(
+            id=str(name),
+            question=question,
+            images=images,
+            form="image" if len(images) == 1 else "set",
+            gold=_gold(row, where),
+            groups={one: value for one, value in values.items() if groups is None or one in groups},
+            cluster=" ".join(sorted(words)),
+        )
+
+
+def _gold(row: Mapping[str, Any], where: str) -> tuple[str, ...]:
+    given = row.get("answer")
+    try:
+        found = tuple(map(answer_text, given if isinstance(given, list) else [given]))
+    except TypeError:
+        found = ()
+    if not found or not all(map(str.strip, found)):
+        raise InputError(f"{where} has no answer.", hint=_HINT)
+    return found
+
+
+def _short(row: Mapping[str, Any]) -> dict[str, str]:
+    """Returns the values of a line that can name a group."""
+    found = {name: value for name, value in row.items() if name not in FIELDS and isinstance(value, str | int | float)}
+    return {name: text for name, value in found.items() if 0 < len(text := answer_text(value).strip()) <= SHORT}
+
+
+def _rows(source: Located) -> Iterator[tuple[int, Any]]:
+    """Yields the lines that are not empty, with their numbers, reading as it goes."""
+    with source.open() as file:
+        try:
+            for number, line in enumerate(file, 1):
+                if line.strip():
+                    yield number, parse_json(line, str(source), number)
+        except UnicodeDecodeError as error:
+            raise InputError(f"{source} is not text in UTF-8: {error.reason}.", hint="Save it as UTF-8.") from None

@@ -1,0 +1,23 @@
+"""A plugin: one primitive for programs, and one data set for ``codevqa eval brightness/bright``."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+
+from codevqa import Image, primitive
+from codevqa.eval.task import Example, PictureFile
+from codevqa.plugins import register_dataset
+
+
+@primitive
+def brightness(img: Image) -> float:
+    """Returns how bright the image is, between 0 (black) and 1 (white)."""
+    return float(np.asarray(img.picture.pixels).mean() / 255)
+
+
+@register_dataset("bright")
+def bright(folder: Path, split: str) -> Iterator[Example]:
+    """Yields one question for each picture of a folder."""
+    for path in sorted(folder.glob("*.png")):
+        yield Example(path.stem, "Is the picture bright?", (PictureFile(path),), "image", gold=("yes",))

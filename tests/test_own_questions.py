@@ -1,0 +1,131 @@
+"""``codevqa eval questions.jsonl``: questions of one's own, their groups, metrics, and what is wrong with them."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cli_kit import ROOT, CommandLine, assert_one_clear_line
+from eval_kit import fake_engine
+
+from codevqa.core.errors import InputError
+from codevqa.eval import Store, evaluate, metric_for, open_dataset
+
+ONE = {"image": "garden.png", "question": "Is there a house?", "answer": "yes"}
+
+
+def written(folder: Path, *rows: Any) -> Path:
+    for picture in ("garden.png", "harbor.png"):
+        shutil.copy(ROOT / "examples" / "pictures" / picture, folder)
+    path = folder / "mine.jsonl"
+    path.write_text("\n".join(row if isinstance(row, str) else json.dumps(row) for row in rows), encoding="utf-8")
+    return path
+
+
+def test_lines_become_examples_with_groups(tmp_path: Path) -> None:
+    (tmp_path / "set").mkdir()
+    path = written(
+        tmp_path,
+        {**ONE, "room": "a", "note": "x" * 60, "floor": 1, "about": {"a": 1}},
+        "",
+        {**ONE, "image": None, "images": ["garden.png", "harbor.png"], "answer": ["two", 2], "id": "q", "room": "b"},
+        {**ONE, "image": "set", "answer": True},
+    )
+    shutil.copy(tmp_path / "harbor.png", tmp_path / "set")
+    found = list(open_dataset(f"own:{path}"))
+    assert [(one.id, one.form, one.gold) for one in found] == [
+        ("1", "image", ("yes",)),
+        ("q", "set", ("two", "2")),
+        ("4", "image", ("yes",)),
+    ]
+    assert found[0].groups == {"images": "1", "room": "a", "floor": "1"} and found[2].groups == {"images": "1"}
+    assert found[2].images[0].path == tmp_path / "set" / "harbor.png"
+    assert next(iter(open_dataset(str(path), group_by=["floor"]))).groups == {"floor": "1"}
+    many = written(tmp_path, *({**ONE, "n": number} for number in range(21)))
+    assert next(iter(open_dataset(str(many)))).groups == {}
+    assert next(iter(open_dataset(str(many), group_by=["n"]))).groups == {"n": "0"}
+
+
+@pytest.mark.parametrize(
+    ("rows", "said"),
+    [
+        ([], "mine.jsonl has no questions."),
+        ([ONE, {**ONE, "question": 3}], 'mine.jsonl, line 2 lacks "images" or "question".'),
+        ([{"image": "a.png", "question": "Is it?", "anwser": "yes"}], "line 1 has no answer. A line has"),
+        ([{**ONE, "answer": []}], "line 1 has no answer."),
+        ([{**ONE, "answer": {"text": "yes"}}], "line 1 has no answer."),
+        ([{**ONE, "images": []}], "line 1 names no picture."),
+        ([{**ONE, "question": " "}], "line 1 has an empty question."),
+        ([{**ONE, "id": "a"}, ONE, {**ONE, "id": "a"}], "line 3: line 1 has the id 'a' too."),
+        ([ONE, "{"], "mine.jsonl, line 2: not JSON"),
+        ([ONE, "[1]"], 'line 2 lacks "images" or "question".'),
+        ([{**ONE, "image": "gone.png"}], "1 of 1 pictures are missing, first: "),
+    ],
+)
+def test_what_is_wrong_with_a_file_is_one_line_before_anything_is_asked(
+    rows: list[Any], said: str, tmp_path: Path, codevqa: CommandLine
+) -> None:
+    done = codevqa("eval", written(tmp_path, *rows), "--out", tmp_path / "run", "--quiet")
+    assert_one_clear_line(done, said)
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--group-by", "rom"), "No field of short values 'rom'. Did you mean room?"),
+        (("--split", "val"), "has no splits."),
+        (("--metric", "strct"), "No variant of the metric of own 'strct'. Did you mean strict?"),
+    ],
+)
+def test_options_that_do_not_fit(words: tuple[str, ...], said: str, tmp_path: Path, codevqa: CommandLine) -> None:
+    path = written(tmp_path, {**ONE, "room": "a"})
+    assert_one_clear_line(codevqa("eval", path, *words, "--out", tmp_path / "run"), said)
+    gone = codevqa("eval", tmp_path / "gone.jsonl", "--out", tmp_path / "run")
+    assert_one_clear_line(gone, f"No file of questions at {tmp_path / 'gone.jsonl'}.")
+    assert_one_clear_line(codevqa("eval", "gqa", "--out", tmp_path / "run"), "gqa needs a folder. Give --data FOLDER.")
+
+
+def test_metrics_of_own_questions(tmp_path: Path) -> None:
+    path = written(tmp_path, {**ONE, "answer": ["The red one.", "2"]}, {**ONE, "answer": ["red"] * 3 + ["pink"] * 7})
+    first, ten = open_dataset(str(path))
+    assert [metric_for("own").score(first, said) for said in ("red one", "two", "TWO", "blue", "")] == [1, 1, 1, 0, 0]
+    assert metric_for("own", "strict").score(first, "red one") == 0
+    assert metric_for("own", "vqa").score(ten, "red") == pytest.approx(0.9)
+
+
+def test_a_run_of_own_questions_is_resumed_reported_and_exported(tmp_path: Path, codevqa: CommandLine) -> None:
+    path = written(tmp_path, *({**ONE, "room": "ab"[number % 2]} for number in range(4)))
+    with fake_engine('answer = "yes"') as engine:
+        evaluate(engine, open_dataset(str(path)), tmp_path / "run", limit=2).close()
+        with evaluate(engine, open_dataset(str(path)), tmp_path / "run", resume=True) as store:
+            assert store.counts()["codevqa", 0] == 4
+            changed = written(tmp_path, ONE)
+        with pytest.raises(InputError, match="data_hash was"):
+            evaluate(engine, open_dataset(str(changed)), tmp_path / "run", resume=True)
+    with Store.open(tmp_path / "run") as store:
+        assert (store.info.dataset, store.info.split, store.info.unofficial) == ("own", "mine", "")
+    told = json.loads(codevqa("report", tmp_path / "run", "--json").stdout)
+    assert '"room"' in json.dumps(told) and '"accuracy"' in json.dumps(told)
+    done = codevqa("export", tmp_path / "run", "--format", "jsonl", "--out", tmp_path / "out.jsonl")
+    assert done.returncode == 0 and len((tmp_path / "out.jsonl").read_text().splitlines()) == 8
+
+
+def test_a_mistake_at_the_end_of_a_long_file_is_told_before_anything_is_asked(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="line 5001 has no answer"):
+        open_dataset(str(written(tmp_path, *[ONE] * 5000, {**ONE, "answer": ""})))
+
+
+@pytest.mark.slow
+def test_the_commands_of_the_page_work(tmp_path: Path, codevqa: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
+    page = (ROOT / "docs" / "own-questions.md").read_text(encoding="utf-8")
+    line = page.partition("```json\n")[2].partition("```")[0]
+    assert (ROOT / "examples" / "questions.jsonl").read_text(encoding="utf-8").startswith(line)
+    (tmp_path / "examples").symlink_to(ROOT / "examples")
+    monkeypatch.chdir(tmp_path)
+    for command in page.partition("```sh\n")[2].partition("```")[0].splitlines():
+        done = codevqa(*command.split()[1:])
+        assert done.returncode == 0 and "codevqa  1.000" in done.stdout, f"{command}\n{done.stdout}\n{done.stderr}"

@@ -1,0 +1,149 @@
+"""Parts of one's own: files that ``--include`` names, an installed package, and plugins that fail."""
+
+from __future__ import annotations
+
+import logging
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cli_kit import GARDEN, ROOT, CommandLine, assert_one_clear_line, environment
+
+from codevqa import plugins
+from codevqa.core.errors import InputError
+
+PART = '''
+from codevqa import Image, primitive
+from codevqa.models.fakes import ScriptedLM
+from codevqa.plugins import register_dataset, register_model
+
+@primitive
+def breadth(img: Image) -> int:
+    """Returns the width of the image in pixels."""
+    return img.picture.size[0]
+
+@register_model("language_model", "fixed")
+def fixed(text: str = "answer = 'no'"):
+    return ScriptedLM(text, name="fixed")
+'''
+
+
+@pytest.fixture(autouse=True)
+def apart(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Leaves no part behind."""
+    monkeypatch.setattr(plugins, "_parts", {})
+    monkeypatch.setattr(plugins, "_looked", False)
+    monkeypatch.setattr(plugins, "included", [])
+    known = set(sys.modules)
+    yield
+    for name in set(sys.modules) - known:
+        if name.startswith("own_"):
+            del sys.modules[name]
+
+
+def test_an_included_file_brings_primitives_and_models(tmp_path: Path, codevqa: CommandLine) -> None:
+    (tmp_path / "own_parts.py").write_text(PART)
+    words = ("--include", tmp_path / "own_parts.py", "--quiet", "--lm", "own_parts/fixed")
+    done = codevqa(
+        "ask", *words, GARDEN, "-q", "Is there a tree?", "--set", "language_model.text=answer = breadth(img)"
+    )
+    assert "the question wants" not in done.stdout and done.returncode == 0, done.stderr
+    (tmp_path / "program.py").write_text("answer = breadth(img)")
+    done = codevqa("run", *words, tmp_path / "program.py", GARDEN)
+    assert done.stdout == "256\n", done.stderr
+    wrong = codevqa("ask", *words[:-1], "own_parts/fixd", GARDEN, "-q", "Is there a tree?")
+    assert_one_clear_line(wrong, "'own_parts/fixd' cannot be the language model. Did you mean own_parts/fixed?")
+    listed = codevqa("models", "--include", tmp_path / "own_parts.py").stdout
+    assert "own_parts/fixed: language_model of a plugin\nbreadth: primitive of a plugin\n" in listed
+
+
+@pytest.mark.parametrize(
+    ("source", "said"),
+    [
+        ("x = 1\nx.y\n", "line 2: AttributeError: 'int' object has no attribute 'y'"),
+        ("\nx = = 1\n", "line 2: SyntaxError: invalid syntax"),
+        (PART.replace("breadth", "query"), "line 1: ValueError: its primitive 'query' has the name of a built-in one"),
+        (PART.replace("language_model", "writer"), "line 11: ValueError: no part 'writer'; there are: matcher"),
+        ("raise SystemExit(0)", "line 1: SystemExit: 0"),
+    ],
+)
+def test_what_fails_in_an_included_file_is_one_line_and_leaves_nothing(
+    source: str, said: str, tmp_path: Path, codevqa: CommandLine
+) -> None:
+    (tmp_path / "own_broken.py").write_text(source)
+    done = codevqa("run", "--include", tmp_path / "own_broken.py", "-", GARDEN, stdin="answer = 1")
+    assert_one_clear_line(done, said)
+    assert plugins._parts == {}
+
+
+def test_a_file_that_is_called_as_a_module_is_or_is_not_there(tmp_path: Path) -> None:
+    (tmp_path / "json.py").write_text("")
+    for name, said in (("json.py", "json is no free module name"), ("own_none.py", "No Python file")):
+        with pytest.raises(InputError, match=said):
+            plugins.include(tmp_path / name)
+
+
+class _Point:
+    def __init__(self, name: str) -> None:
+        self.name = self.module = name
+
+    def __lt__(self, other: Any) -> bool:
+        return bool(self.name < other.name)
+
+
+class _Points(list[Any]):
+    @property
+    def names(self) -> set[str]:
+        return {one.name for one in self}
+
+
+def test_a_plugin_that_fails_or_is_slow_is_told_and_the_others_work(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(plugins, "_SLOW_S", 0.05)
+    (tmp_path / "own_bad.py").write_text(f"{PART}\nraise RuntimeError('no\\nluck')")
+    (tmp_path / "own_good.py").write_text(f"import time\ntime.sleep(0.4)\n{PART}")
+    points = _Points(map(_Point, ("own_bad", "own_good")))
+    monkeypatch.setattr("importlib.metadata.entry_points", lambda group: points)
+    with caplog.at_level(logging.WARNING):
+        assert plugins.names("language_model") == ["own_good/fixed"]
+    assert [one.getMessage() for one in caplog.records] == [
+        "The plugin own_bad (own_bad) was left out: RuntimeError: no luck",
+        "Still importing the plugin own_good (own_good).",
+    ]
+
+    for wanted, found, told in (("", [], 0), ("own_good", ["own_good/fixed"], 0), ("own_god", [], 1)):
+        monkeypatch.setattr(plugins, "_parts", {})
+        monkeypatch.setattr(plugins, "_looked", False)
+        monkeypatch.setenv("CODEVQA_PLUGINS", wanted)
+        sys.modules.pop("own_good", None)
+        caplog.clear()
+        assert plugins.names("language_model") == found
+        assert sum("is not installed" in one.getMessage() for one in caplog.records) == told
+
+
+def test_the_example_package_is_installed_and_used(tmp_path: Path) -> None:
+    shutil.copytree(ROOT / "examples" / "plugin", tmp_path / "plugin")
+    pip = [sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--no-build-isolation", "--no-index"]
+    subprocess.run([*pip, "--target", tmp_path / "there", tmp_path / "plugin"], check=True, timeout=300)
+    told = {**environment(), "PYTHONPATH": str(tmp_path / "there"), "HF_HUB_OFFLINE": "1"}
+    command = [sys.executable, "-m", "codevqa"]
+    source = "print(brightness(img) > 0.3)\nanswer = 'yes'"
+    run = [*command, "run", "-", str(GARDEN)]
+    done = subprocess.run(run, input=source, env=told, capture_output=True, text=True, timeout=300, check=True)
+    assert done.stdout == "yes\n" and "printed: True" in done.stderr
+    words = ["eval", "brightness/bright", "--data", str(ROOT / "examples" / "pictures"), "--out", str(tmp_path / "run")]
+    words += ["--limit", "1", "--method", "codevqa"]
+    done = subprocess.run([*command, *words], env=told, capture_output=True, text=True, timeout=300, check=True)
+    assert done.stdout.startswith("brightness/bright test: 1 questions; exact match"), done.stderr
+
+
+def test_help_looks_up_no_plugin() -> None:
+    source = "import sys\nfrom codevqa.cli import main\nprint('codevqa.plugins' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", source], capture_output=True, text=True, timeout=100, check=True)
+    assert done.stdout == "False\n"
