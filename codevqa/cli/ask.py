@@ -15,6 +15,7 @@ from ..core.errors import InputError, ProgramError, SetupError
 from ..core.given_files import read_stdin, read_text
 from .options import (
     All,
+    Asked,
     AsSet,
     Chosen,
     Evidence,
@@ -43,7 +44,6 @@ from .terminal import (
 )
 
 if TYPE_CHECKING:
-    from ..batching.call_cache import Memory
     from ..core.answer import Answer
     from ..core.collection import Pictures
     from ..engine.codevqa import CodeVQA
@@ -90,7 +90,7 @@ def ask(
     check_place(trace)
     from ..core.collection import Collection
     from .collections import carried_out, gathered
-    from .set_answers import SHOWN, SetAnswer, print_lines
+    from .set_answers import SHOWN, SetAnswer, print_lines, to_json
 
     if question is not None:
         _checked(question, choice)
@@ -99,16 +99,13 @@ def ask(
     def asked(vqa: CodeVQA, about: Pictures, words: str) -> Answer:
         if not isinstance(about, Collection):
             return vqa.ask(about, words, **options)
-
-        def do(memory: Memory) -> Answer:
-            given: AskOptions = {**options, "form": "set", "memory": memory}
-            return vqa.ask(about, words, **given)
-
+        given: AskOptions = {**options, "form": "set"}
+        do = lambda memory: vqa.ask(about, words, memory=memory, **given)  # noqa: E731
         return carried_out(vqa, about.open(), do, yes=yes, quiet=quiet)
 
     def shown(answer: Answer, about: Pictures) -> Answer:
-        several = SetAnswer(answer, about.open()) if isinstance(about, Collection) else None
-        print_answer(answer, json=(several or answer).to_json(evidence=evidence) if json else "", quiet=quiet)
+        several = SetAnswer.of(answer, about) if isinstance(about, Collection) else None
+        print_answer(answer, json=to_json((several or answer).to_dict(evidence=evidence)) if json else "", quiet=quiet)
         if several and not json:
             print_lines(several.lines(None if full else SHOWN))
         sys.stdout.flush()
@@ -195,7 +192,7 @@ def run(
 
 
 def prompt(
-    question: Annotated[str, Option("--question", "-q", help="The question.")],
+    question: Asked,
     *,
     choice: Chosen,
     selection: Annotated[str | None, Option(help="How to pick examples: nearest, random or fixed.")] = None,

@@ -81,7 +81,7 @@ class Conversation:
             case ":open", _, files:
                 from .collections import gathered
 
-                self.pictures = gathered(_words(files), quiet=self.quiet)
+                self.pictures = gathered(_words(files), False, None, self.quiet)
             case ":trace", _, file:
                 if self.last is None:
                     raise InputError("Nothing has been answered yet.", hint="Ask something first.")

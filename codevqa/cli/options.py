@@ -53,6 +53,8 @@ Images = Annotated[
     list[str] | None,
     Argument(metavar="IMAGE...", help="One picture, or several, folders and zip files as a set. - is standard input."),
 ]
+Pictures = Annotated[list[str] | None, Argument(metavar="PICTURES...", help="Folders, zip files and pictures.")]
+Asked = Annotated[str, Option("--question", "-q", help="The question.")]
 Recursive = Annotated[bool, Option("--recursive", help="Look into folders within folders.")]
 From = Annotated[
     str | None, Option("--from", metavar="FILE", help="A list of pictures: one path a line, or with NUL between them.")
@@ -65,6 +67,8 @@ Evidence = Annotated[bool, Option("--evidence", help="With --json: add captions,
 Quiet = Annotated[bool, Option("--quiet", help="Show no progress on standard error.")]
 Shots = Annotated[int | None, Option(min=0, help="Number of examples in the prompt.")]
 AsSet = Annotated[bool, Option("--as-set", help="Treat even one picture as a set.")]
+RayAddress = Annotated[str | None, Option(help="HOST:PORT of a Ray cluster, or auto. Default: here.")]
+RayActors = Annotated[int | None, Option(help="Number of engines, up to four a GPU.")]
 Method = Literal["codevqa", "direct", "pnpvqa"]
 Run = Annotated[Path, Argument(metavar="RUN", help="Folder of a run.")]
 Runs = Annotated[list[Path], Argument(metavar="RUN...", help="Folders of runs.")]
