@@ -44,6 +44,7 @@ from .terminal import (
 )
 
 if TYPE_CHECKING:
+    from ..batching.call_cache import Memory
     from ..core.answer import Answer
     from ..core.collection import Pictures
     from ..engine.codevqa import CodeVQA
@@ -99,8 +100,11 @@ def ask(
     def asked(vqa: CodeVQA, about: Pictures, words: str) -> Answer:
         if not isinstance(about, Collection):
             return vqa.ask(about, words, **options)
-        given: AskOptions = {**options, "form": "set"}
-        do = lambda memory: vqa.ask(about, words, memory=memory, **given)  # noqa: E731
+
+        def do(memory: Memory) -> Answer:
+            given: AskOptions = {**options, "form": "set", "memory": memory}
+            return vqa.ask(about, words, **given)
+
         return carried_out(vqa, about.open(), do, yes=yes, quiet=quiet)
 
     def shown(answer: Answer, about: Pictures) -> Answer:

@@ -22,7 +22,7 @@ from typing import Literal, TypeAlias
 
 from .answer import Answer
 from .errors import ErrorRecord
-from .trace import Call, Plain, Program
+from .trace import Call, Plain, Program, brief
 
 
 @dataclass(frozen=True)
@@ -33,6 +33,8 @@ class Shown:
     question: str
     program: str
     """With the line that opens its image, as the prompt shows it."""
+
+    __repr__ = brief
 
 
 @dataclass(frozen=True)
@@ -46,6 +48,8 @@ class Prepared:
     prompt: str
     """Exactly what the language model sees."""
 
+    __repr__ = brief
+
 
 @dataclass(frozen=True)
 class Writing:
@@ -57,12 +61,16 @@ class Writing:
 
     source: str
 
+    __repr__ = brief
+
 
 @dataclass(frozen=True)
 class Wrote:
     """A program is written, or was given by the user, and goes to the check and then runs."""
 
     program: Program
+
+    __repr__ = brief
 
 
 @dataclass(frozen=True)
@@ -75,12 +83,16 @@ class CallBegan:
     arguments: Mapping[str, Plain]
     line: int | None
 
+    __repr__ = brief
+
 
 @dataclass(frozen=True)
 class CallEnded:
     """The primitive has answered, or failed."""
 
     call: Call
+
+    __repr__ = brief
 
 
 @dataclass(frozen=True)
@@ -95,12 +107,16 @@ class Rejected:
     error: ErrorRecord
     next: Literal["repair", "others", "fallback", "nothing"]
 
+    __repr__ = brief
+
 
 @dataclass(frozen=True)
 class Answered:
     """The end, with everything. Its trace holds all calls told before."""
 
     answer: Answer
+
+    __repr__ = brief
 
 
 @dataclass(frozen=True)
@@ -111,6 +127,8 @@ class Failed:
     answer: Answer | None = None
     """What was done until then, with an empty text and this error: its trace holds the calls that ran, which are not
     lost. None where the pictures or the question could not be used at all."""
+
+    __repr__ = brief
 
 
 Event: TypeAlias = Prepared | Writing | Wrote | CallBegan | CallEnded | Rejected | Answered | Failed
