@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import csv
 import json
+import os
 import shutil
+import subprocess
+import sys
 import time
 import zipfile
 from dataclasses import replace
@@ -149,6 +152,14 @@ def test_select_prints_paths_alone_and_copies_over_nothing(photos: Path, tmp_pat
     assert (none.returncode, none.stdout) == (0, "")
 
 
+def test_paths_that_are_no_text_come_out_as_they_are(tmp_path: Path) -> None:
+    (tmp_path / "odd").mkdir()
+    name = b"odd/new\nline \xff.png"
+    shutil.copy(GARDEN, os.fsdecode(name))
+    command = [sys.executable, "-m", "codevqa", "select", "odd", HOUSE, "--print0", "--quiet"]
+    assert subprocess.run(command, capture_output=True, check=True).stdout == name + b"\0"
+
+
 def test_group_tells_each_answer_with_its_pictures(photos: Path, tmp_path: Path, codevqa: CommandLine) -> None:
     done = codevqa("group", "photos", "-q", HOUSE, "--csv", "all.csv")
     assert [line.split() for line in done.stdout.splitlines()] == [
@@ -212,7 +223,7 @@ def test_a_long_run_needs_a_yes(tmp_path: Path, codevqa: CommandLine, monkeypatc
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("select", "empty", "a dog"), "empty has no picture that can be read."),
+        (("select", "empty", "a dog"), "empty has no picture that can be read. Give a folder"),
         (("select", "deep", "a dog"), "Look into its folders with --recursive."),
         (("ask", "nowhere/", "-q", "Is it?"), "nowhere"),
         (("ask", "*.gif", "-q", "Is it?"), "No picture matches *.gif."),

@@ -15,7 +15,7 @@ from typer import Argument, Exit, Option
 
 from ..core.errors import InputError, ProgramError
 from .options import Asked, Chosen, From, Json, Pictures, Quiet, RayActors, RayAddress, Recursive, Yes, needs
-from .terminal import open_engine, print_warnings, warn
+from .terminal import checked, open_engine, print_warnings, warn
 
 if TYPE_CHECKING:
     from ..batching.call_cache import Memory
@@ -111,7 +111,7 @@ def _on_ray(
     from ..eval.ray_sets import select_on_ray
     from .set_answers import SetAnswer
 
-    factory = partial(CodeVQA.from_configuration, choice.configure())
+    factory = partial(CodeVQA.from_configuration, checked(choice, quiet=False))
     given = {"sources": collection.sources, "recursive": collection.recursive}
     selection = select_on_ray(factory, given, description, actors=actors, address=address)
     said = ", ".join(str(pick.image) for pick in selection.picked) or "none"
