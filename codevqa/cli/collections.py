@@ -6,7 +6,7 @@ import glob
 import os
 import sys
 import time
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from datetime import timedelta
@@ -16,16 +16,15 @@ from typing import TYPE_CHECKING, TypeVar
 import typer
 
 from ..batching.call_cache import Memory
-from ..core.collection import Collection, StoredPicture
+from ..core.collection import Collection
 from ..core.errors import InputError
 from ..core.given_files import LARGEST, open_file
 from . import waiting
-from .terminal import STDIN, open_engine, read_pictures, warn
+from .terminal import STDIN, read_pictures, warn
 
 if TYPE_CHECKING:
     from ..core.images import Picture
     from ..engine.codevqa import CodeVQA
-    from .options import Chosen
 
 Result = TypeVar("Result")
 
@@ -143,28 +142,14 @@ class Pace:
             waiting.end()
 
 
-def over(
-    choice: Chosen,
-    sets: Sequence[Collection],
-    do: Callable[[CodeVQA, Memory], Result],
-    *,
-    yes: bool,
-    quiet: bool,
-) -> Result:
-    """Opens an engine, and asks something of collections; see :func:`carried_out`."""
-    with open_engine(choice, quiet) as vqa:
-        pictures = [picture for one in sets for picture in one]
-        return carried_out(vqa, pictures, lambda memory: do(vqa, memory), yes=yes, quiet=quiet)
-
-
 def carried_out(
-    vqa: CodeVQA, pictures: Sequence[StoredPicture], do: Callable[[Memory], Result], *, yes: bool, quiet: bool
+    vqa: CodeVQA, sets: Iterable[Collection], do: Callable[[Memory], Result], *, yes: bool, quiet: bool
 ) -> Result:
     """Asks something of many pictures, and shows how many were looked at.
 
     Args:
         vqa: answers it. The caller closes it, which ends what is still under way.
-        pictures: all of them.
+        sets: all pictures.
         do: asks, with a memory that it must use.
         yes: whether it may take long.
         quiet: show nothing.
@@ -172,7 +157,7 @@ def carried_out(
     Raises:
         InputError: its first pictures say that it takes long, and nobody agreed.
     """
-    pace, new, calls = Pace(), {picture.key for picture in pictures}, 0
+    pace, new, calls = Pace(), {picture.key for pictures in sets for picture in pictures}, 0
     pace.total = len(new)
 
     def told(key: Hashable) -> None:

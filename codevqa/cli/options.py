@@ -119,6 +119,12 @@ class Chosen:
 
         return configure(self.preset, self.layers)
 
+    def checked(self, question: str) -> str:
+        """Returns a question as it would be asked; one that is empty, too long, or no text is refused."""
+        from ..engine.question_check import checked_question
+
+        return checked_question(question, self.configure().settings)
+
     def but(self, **values: object) -> Chosen:
         """Returns the choice with more options; those that are None choose nothing."""
         from ..presets.configuration import Layer

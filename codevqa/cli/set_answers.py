@@ -35,11 +35,6 @@ class SetAnswer:
     collection: Collection
     selections: tuple[Selection, ...]
 
-    @classmethod
-    def of(cls, answer: Answer, collection: Collection) -> SetAnswer:
-        """Returns an answer with what its program selected."""
-        return cls(answer, collection, answer.selections)
-
     def path(self, image: ImageRef) -> str:
         """Returns where a picture of the answer lies."""
         return path_of(self.collection.open()[image.index - 1])

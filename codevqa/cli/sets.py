@@ -62,16 +62,18 @@ def select(
     settings = choice.configure().settings
     if exact is False and settings.sets.rule_out <= -1:
         warn("--fast does nothing until a threshold is set: --set sets.rule_out=NUMBER.")
-    from .collections import named, opened, over
+    from .collections import carried_out, named, opened
     from .set_answers import SetAnswer, path_of, print_lines, to_json
 
-    _check(description, choice)
+    choice.checked(description)
     collection = opened(named(words, listed), recursive, quiet)
     if where == "ray":
         found = _on_ray(choice, collection, description, ray_actors, ray_address)
     else:
-        do = partial(_selected, collection, description)
-        found = SetAnswer.of(over(choice, [collection], do, yes=yes, quiet=quiet), collection)
+        with open_engine(choice, quiet) as vqa:
+            do = partial(_selected, vqa, collection, description)
+            answer = carried_out(vqa, [collection], do, yes=yes, quiet=quiet)
+        found = SetAnswer(answer, collection, answer.selections)
     stored = collection.open()
     picked = [stored[one.image.index - 1] for part in found.selections[:1] for one in part.picked[:limit]]
     print_warnings(found.answer)
@@ -91,7 +93,7 @@ def select(
         raise Exit(1)
 
 
-def _selected(collection: Collection, description: str, vqa: CodeVQA, memory: Memory) -> Answer:
+def _selected(vqa: CodeVQA, collection: Collection, description: str, memory: Memory) -> Answer:
     """Returns what was selected, also where it ended early."""
     try:
         return vqa.select(collection, description, memory=memory)
@@ -133,14 +135,14 @@ def group(
     """Ask each picture one question, and group them by the answer."""
     if csv is not None and not csv.parent.is_dir():
         raise InputError(f"There is no folder {str(csv.parent)!r}.", hint="Make it, or give another.")
-    from .collections import named, opened, over
+    from .collections import carried_out, named, opened
     from .set_answers import path_of, print_lines, to_json
 
-    _check(question, choice)
+    choice.checked(question)
     collection = opened(named(pictures or (), listed), recursive, quiet)
-    groups = over(
-        choice, [collection], lambda vqa, memory: vqa.group(collection, question, memory=memory), yes=yes, quiet=quiet
-    )
+    with open_engine(choice, quiet) as vqa:
+        do = lambda memory: vqa.group(collection, question, memory=memory)  # noqa: E731
+        groups = carried_out(vqa, [collection], do, yes=yes, quiet=quiet)
     print_warnings(groups.answer)
     stored = collection.open()
     rows = [(row.answer, [path_of(stored[one.index - 1]) for one in row.pictures]) for row in groups]
@@ -168,13 +170,15 @@ def compare(
     """Ask several folders one question, with one program for all of them."""
     if len(pictures) < 2:
         raise InputError("One folder cannot be compared.", hint="Give two or more.")
-    from .collections import named, opened, over
+    from .collections import carried_out, named, opened
     from .set_answers import SetAnswer, compared, print_lines, to_json
 
-    _check(question, choice)
+    choice.checked(question)
     sets = [opened(named([word]), recursive, quiet) for word in pictures]
-    answers = over(choice, sets, lambda vqa, memory: vqa.compare(sets, question, memory=memory), yes=yes, quiet=quiet)
-    found = [SetAnswer.of(answer, one) for answer, one in zip(answers, sets, strict=True)]
+    with open_engine(choice, quiet) as vqa:
+        do = lambda memory: vqa.compare(sets, question, memory=memory)  # noqa: E731
+        answers = carried_out(vqa, sets, do, yes=yes, quiet=quiet)
+    found = [SetAnswer(answer, one, answer.selections) for answer, one in zip(answers, sets, strict=True)]
     print_warnings(answers[0])
     if json:
         told = [{"pictures_of": word, **one.to_dict()} for word, one in zip(pictures, found, strict=True)]
@@ -214,13 +218,6 @@ def index(
             vqa.index(collection, pace.tell)
     size = sum(file.stat().st_size for file in collection.index.rglob("*") if file.is_file())
     print(f"{pace.done:,} pictures, {pace.rate:.1f}/s: {size / 1e6:,.1f} MB in {collection.index}")
-
-
-def _check(question: str, choice: Chosen) -> None:
-    """Refuses a question that cannot be asked, before anything is opened."""
-    from ..engine.question_check import checked_question
-
-    checked_question(question, choice.configure().settings)
 
 
 def _copy(pictures: Sequence[StoredPicture], folder: Path) -> None:

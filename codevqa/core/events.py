@@ -25,8 +25,14 @@ from .errors import ErrorRecord
 from .trace import Call, Plain, Program, brief
 
 
-@dataclass(frozen=True)
-class Shown:
+class Told:
+    """Shows itself on one line."""
+
+    __repr__ = brief
+
+
+@dataclass(frozen=True, repr=False)
+class Shown(Told):
     """One in-context example that the language model is shown."""
 
     id: str
@@ -34,11 +40,9 @@ class Shown:
     program: str
     """With the line that opens its image, as the prompt shows it."""
 
-    __repr__ = brief
 
-
-@dataclass(frozen=True)
-class Prepared:
+@dataclass(frozen=True, repr=False)
+class Prepared(Told):
     """The pictures are read and the prompt is made: these examples were picked, in the order shown.
 
     Not told where there is no prompt: of the baseline, and of a program that the user wrote.
@@ -48,11 +52,9 @@ class Prepared:
     prompt: str
     """Exactly what the language model sees."""
 
-    __repr__ = brief
 
-
-@dataclass(frozen=True)
-class Writing:
+@dataclass(frozen=True, repr=False)
+class Writing(Told):
     """The program as far as it is written; each replaces the one before.
 
     Language models that cannot tell skip this, and so do programs that come from memory. Where nobody takes events for
@@ -61,20 +63,16 @@ class Writing:
 
     source: str
 
-    __repr__ = brief
 
-
-@dataclass(frozen=True)
-class Wrote:
+@dataclass(frozen=True, repr=False)
+class Wrote(Told):
     """A program is written, or was given by the user, and goes to the check and then runs."""
 
     program: Program
 
-    __repr__ = brief
 
-
-@dataclass(frozen=True)
-class CallBegan:
+@dataclass(frozen=True, repr=False)
+class CallBegan(Told):
     """The program calls a primitive and waits for it."""
 
     index: int
@@ -83,20 +81,16 @@ class CallBegan:
     arguments: Mapping[str, Plain]
     line: int | None
 
-    __repr__ = brief
 
-
-@dataclass(frozen=True)
-class CallEnded:
+@dataclass(frozen=True, repr=False)
+class CallEnded(Told):
     """The primitive has answered, or failed."""
 
     call: Call
 
-    __repr__ = brief
 
-
-@dataclass(frozen=True)
-class Rejected:
+@dataclass(frozen=True, repr=False)
+class Rejected(Told):
     """A program failed its check or its run.
 
     It is written again (``repair``), other programs for the question are run (``others``), the plain answer takes its
@@ -107,28 +101,22 @@ class Rejected:
     error: ErrorRecord
     next: Literal["repair", "others", "fallback", "nothing"]
 
-    __repr__ = brief
 
-
-@dataclass(frozen=True)
-class Answered:
+@dataclass(frozen=True, repr=False)
+class Answered(Told):
     """The end, with everything. Its trace holds all calls told before."""
 
     answer: Answer
 
-    __repr__ = brief
 
-
-@dataclass(frozen=True)
-class Failed:
+@dataclass(frozen=True, repr=False)
+class Failed(Told):
     """The end without an answer: the pictures, the question, a model or (where the user wrote it) the program."""
 
     error: ErrorRecord
     answer: Answer | None = None
     """What was done until then, with an empty text and this error: its trace holds the calls that ran, which are not
     lost. None where the pictures or the question could not be used at all."""
-
-    __repr__ = brief
 
 
 Event: TypeAlias = Prepared | Writing | Wrote | CallBegan | CallEnded | Rejected | Answered | Failed
