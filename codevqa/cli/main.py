@@ -46,7 +46,7 @@ EXAMPLES: Mapping[Callable[..., None], str] = {
     config: "codevqa config --preset base > my.toml",
     download: "codevqa download base --dry-run",
     mini_data: "codevqa mini-data drawn --limit 20 --only gqa",
-    evaluate: "codevqa eval gqa --data drawn/gqa --split val --out runs/first",
+    evaluate: "codevqa eval gqa --data drawn --split val_balanced --out runs/first",
     report: "codevqa report runs/first --open",
     diff: "codevqa diff runs/first runs/second",
 }
