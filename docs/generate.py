@@ -52,16 +52,17 @@ def command_line() -> str:
 
 def once(text: str, known: set[str]) -> str:
     """Returns a command's help, with the options that an earlier command explained named in one line."""
+    text, gap, example = text.partition("\n\n  Example: ")
     head, found, options = text.partition("Options:\n")
     kept, before = [], []
     for option in re.split(r"\n(?=  -)", options):
         name, said = option.split()[0].rstrip(","), " ".join(option.split())
         if said in known:
             before.append(name)
-        elif name != "--help":
+        elif name != "-h":
             kept.append(option)
         known.add(said)
-    return head + found + "\n".join([*kept, *([f"  As above: {' '.join(before)}"] if before else [])])
+    return head + found + "\n".join([*kept, *([f"  As above: {' '.join(before)}"] if before else [])]) + gap + example
 
 
 PAGES = {"primitives.md": primitives, "cli.md": command_line}

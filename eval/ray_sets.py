@@ -37,7 +37,7 @@ class SetWorker:
         share = pictures[place::step]
         if not share:
             return len(pictures), None
-        answer = self._engine.run(share, f"answer = select(images, {question!r})", form="set")
+        answer = self._engine.select(share, question)
         return len(pictures), renumbered(selections(answer.trace)[0], lambda index: place + (index - 1) * step + 1)
 
 

@@ -12,6 +12,7 @@ import pytest
 
 from codevqa.core.answer import Answer
 from codevqa.core.errors import ErrorRecord, InputError
+from codevqa.core.events import Answered, Writing
 from codevqa.core.trace import Call, Cost, DomainWarning, Draft, Evidence, ImageRef, Program, Trace
 
 EVIDENCE = Evidence(
@@ -106,4 +107,6 @@ def test_what_cannot_be_restored_says_so() -> None:
 
 def test_the_pictures_stay_out_of_json_repr_and_comparison() -> None:
     assert "a.png" not in FULL.to_json() and "a.png" not in repr(FULL)
+    for one in (FULL.trace, *FULL.trace.calls, Answered(FULL), Writing("a\n" * 300)):
+        assert len(repr(one)) < 140 and "\n" not in repr(one)
     assert dataclasses.replace(FULL, sources=()) == FULL and Answer.from_json(FULL.to_json()).sources == ()

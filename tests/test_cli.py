@@ -29,8 +29,10 @@ def test_help_warns_of_nothing_and_imports_nothing_heavy() -> None:
     )
     done = subprocess.run([sys.executable, "-W", "error", "-c", code], capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (0, "")
-    for name in ("ask", "run", "prompt", "models"):
-        assert name in done.stdout
+    listed = done.stdout[done.stdout.index("\nAsk:\n") :]
+    for name in ("  ask  ", "  mini-data  Write drawn", "\nEvaluate:\n  eval  "):
+        assert name in listed
+    assert "..." not in listed and max(map(len, listed.splitlines())) <= 80
 
 
 # -- answers -----------------------------------------------------------------------------------------------------------

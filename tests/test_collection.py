@@ -94,7 +94,8 @@ def test_folders_have_their_pictures_in_the_order_of_names_and_each_folder_once(
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda at: at.mkdir(), "has no picture that can be read. Look into its folders: --recursive."),
+        (lambda at: at.mkdir(), "has no picture that can be read. Give a folder of pictures."),
+        (lambda at: (at / "deep").mkdir(parents=True), "Look into its folders with --recursive."),
         (lambda at: None, "No picture or folder at"),
         (lambda at: fill(at, 1) and (at / "000.png").write_bytes(picture(0)[:60]), "000.png: .* is damaged"),
         (lambda at: at.write_bytes(b"no"), "is not a picture this can read"),

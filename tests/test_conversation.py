@@ -8,6 +8,8 @@ from pathlib import Path
 from cli_kit import GARDEN, CommandLine, assert_one_clear_line
 from pages_kit import Read
 
+from codevqa.cli.conversation import pointing
+
 HARBOR = GARDEN.with_name("harbor.png")
 
 
@@ -37,6 +39,8 @@ def test_a_line_that_fails_is_told_and_the_next_is_answered(tmp_path: Path, code
         ":open none.png": "No picture at none.png.",
         ":open http://127.0.0.1/a.png": "No picture at http://127.0.0.1/a.png. Download it first",
         ":shut": "No command :shut.",
+        "What color is it?": "'it' is not clear. Name the thing",
+        "Who stands there?": "'there' is not clear.",
         "x" * 1001: "The question has 1,001 characters.",
         "\udcff": "half a surrogate pair",  # a byte that is not UTF-8
     }
@@ -44,6 +48,7 @@ def test_a_line_that_fails_is_told_and_the_next_is_answered(tmp_path: Path, code
     script = "\n".join([*wrong, "What color is the flag?", *later]).encode("utf-8", "surrogateescape")
     done = codevqa("ask", copy, "--quiet", stdin=script)
     assert (done.returncode, done.stdout) == (1, "red\n")
+    assert not pointing("Is there a flag, and is it red?") and not pointing("How many flags are there?")
     said = done.stderr.splitlines()
     for line, words in zip(said, [*wrong.values(), *later.values()], strict=True):
         assert line.startswith("codevqa: ") and words in line

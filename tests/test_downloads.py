@@ -66,6 +66,10 @@ def test_sizes_come_first_and_nothing_else_where_only_they_are_asked_for(hub: Hu
     )
     assert f"{wanted / 1e6:.1f} MB to download:\n" in done.stdout
     assert hub.files == [] and len(hub.asked) == len(PARTS)
+    nowhere = {**hub.environment, "HF_ENDPOINT": "http://127.0.0.1:9"}
+    words = hub.command("download", "base", "--dry-run")
+    offline = subprocess.run(words, capture_output=True, text=True, env=nowhere, check=True).stdout
+    assert "Sizes are computed" in offline and "5.4 GB to download:\n" in offline
 
 
 @pytest.mark.slow

@@ -43,6 +43,13 @@ def test_every_data_set_opens_with_its_pictures(data: Path) -> None:
         assert all(one.gold and len(seen(one)) == len(one.images) > 0 for one in examples)
 
 
+def test_only_what_is_asked_for_is_written(tmp_path: Path, codevqa: CommandLine) -> None:
+    out = tmp_path / "few"
+    done = codevqa("mini-data", out, "--limit", 4, "--only", "nlvr2", "--splits", "val")
+    assert [line.split()[0] for line in done.stdout.splitlines()] == ["4"] and not (out / "gqa").exists()
+    assert "No data set gqo." in codevqa("mini-data", tmp_path / "none", "--only", "gqo").stderr
+
+
 def contents(folder: Path) -> dict[str, bytes]:
     return {str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import csv
 import json
+import os
 import shutil
+import subprocess
 import sys
 import time
 import zipfile
 from dataclasses import replace
-from io import BytesIO, TextIOWrapper
 from pathlib import Path
 
 import pytest
@@ -93,42 +94,41 @@ def test_a_folder_of_one_picture_is_a_set(tmp_path: Path, codevqa: CommandLine) 
 # -- the pictures behind an answer -------------------------------------------------------------------------------------
 
 
-def found(tmp_path: Path, selection: Selection, monkeypatch: pytest.MonkeyPatch, count: int = 40) -> SetAnswer:
-    monkeypatch.setattr(Answer, "selections", property(lambda _: (selection,)), raising=False)
-    pictures = Collection(colors(tmp_path / "many", count)).open()
-    return SetAnswer(Answer("How many?", str(selection.count), None, Trace()), pictures)
+def found(tmp_path: Path, selection: Selection, count: int = 40) -> SetAnswer:
+    pictures = Collection(colors(tmp_path / "many", count))
+    return SetAnswer(Answer("How many?", str(selection.count), None, Trace()), pictures, (selection,))
 
 
 def picks(*chances: float, first: int = 1) -> tuple[Pick, ...]:
     return tuple(Pick(ImageRef(number), chance) for number, chance in enumerate(chances, first))
 
 
-def test_lines_tell_the_range_the_surest_and_what_to_check(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_lines_tell_the_range_the_surest_and_what_to_check(tmp_path: Path) -> None:
     selection = Selection("a dog?", picks(*[0.99] * 22, 0.6), picks(0.3, 0.01, first=24), 21, 24)
-    lines = list(found(tmp_path, selection, monkeypatch).lines())
+    lines = list(found(tmp_path, selection).lines())
     assert lines[0] == "a dog?: 23, 21 to 24 likely"
     assert lines[1] == "  many/000.png" and lines[21] == "  and 3 more (--all)"
     assert lines[22:] == ["  unsure: many/022.png (60%), many/023.png (30%)"]
-    assert "  many/022.png" in found(tmp_path, selection, monkeypatch).lines(None)
+    assert "  many/022.png" in found(tmp_path, selection).lines(None)
 
 
-def test_what_ended_early_says_how_far_it_came(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_ended_early_says_how_far_it_came(tmp_path: Path) -> None:
     selection = Selection("a dog?", picks(0.99), picks(0.1, first=2), 1, 1, left=38)
-    ended = found(tmp_path, selection, monkeypatch)
+    ended = found(tmp_path, selection)
     assert next(ended.lines()) == "a dog?: stopped after 2 of 40 pictures: 1 so far"
     failed = replace(ended.answer, error=ErrorRecord("ProgramLimitError", "too long"))
-    assert "stopped after 2 of 40" in SetAnswer(failed, ended.pictures).told(replace(selection, left=0))
-    assert SetAnswer(ended.answer, ended.pictures).told(replace(selection, left=0)) == "1"
+    assert "stopped after 2 of 40" in replace(ended, answer=failed).told(replace(selection, left=0))
+    assert ended.told(replace(selection, left=0)) == "1"
 
 
-def test_compared_numbers_differ_by_ranges(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    one = found(tmp_path, Selection("?", picks(0.9, 0.9, 0.8), (), 2, 4), monkeypatch)
-    other = SetAnswer(replace(one.answer, text="9"), one.pictures)
+def test_compared_numbers_differ_by_ranges(tmp_path: Path) -> None:
+    one = found(tmp_path, Selection("?", picks(0.9, 0.9, 0.8), (), 2, 4))
+    other = replace(one, answer=replace(one.answer, text="9"))
     lines = list(compared(["A", "BB"], [one, other]))
     assert (
         lines[0] == "A   3, 2 to 4 likely  (of 40 pictures)" and lines[2] == "A - BB: -6; their ranges do not overlap"
     )
-    words = SetAnswer(replace(one.answer, text="red"), one.pictures)
+    words = replace(one, answer=replace(one.answer, text="red"))
     assert len(list(compared(["A", "BB"], [one, words]))) == 2
 
 
@@ -152,15 +152,12 @@ def test_select_prints_paths_alone_and_copies_over_nothing(photos: Path, tmp_pat
     assert (none.returncode, none.stdout) == (0, "")
 
 
-def test_paths_that_are_no_text_come_out_as_they_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from codevqa.cli.sets import _print_paths
-
-    name = b"new\nline \xff.png"
-    shutil.copy(GARDEN, tmp_path / name.decode("utf-8", "surrogateescape"))
-    said = BytesIO()
-    monkeypatch.setattr(sys, "stdout", TextIOWrapper(said, encoding="utf-8"))
-    _print_paths(Collection(tmp_path).open(), b"\0")
-    assert said.getvalue() == name + b"\0"
+def test_paths_that_are_no_text_come_out_as_they_are(tmp_path: Path) -> None:
+    (tmp_path / "odd").mkdir()
+    name = b"odd/new\nline \xff.png"
+    shutil.copy(GARDEN, os.fsdecode(name))
+    command = [sys.executable, "-m", "codevqa", "select", "odd", HOUSE, "--print0", "--quiet"]
+    assert subprocess.run(command, capture_output=True, check=True).stdout == name + b"\0"
 
 
 def test_group_tells_each_answer_with_its_pictures(photos: Path, tmp_path: Path, codevqa: CommandLine) -> None:
@@ -226,7 +223,7 @@ def test_a_long_run_needs_a_yes(tmp_path: Path, codevqa: CommandLine, monkeypatc
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("select", "empty", "a dog"), "empty has no picture that can be read."),
+        (("select", "empty", "a dog"), "empty has no picture that can be read. Give a folder"),
         (("select", "deep", "a dog"), "Look into its folders with --recursive."),
         (("ask", "nowhere/", "-q", "Is it?"), "nowhere"),
         (("ask", "*.gif", "-q", "Is it?"), "No picture matches *.gif."),

@@ -34,10 +34,11 @@ class Memory:
 
     Args:
         limit: bytes kept at most, as estimated by those who put them here; 0 keeps nothing.
+        tell: told the key of each call that is finished, in an engine's thread.
     """
 
-    def __init__(self, limit: int) -> None:
-        self.limit = limit
+    def __init__(self, limit: int, tell: Callable[[Hashable], object] = lambda key: None) -> None:
+        self.limit, self._tell = limit, tell
         self._kept: LRUCache[Hashable, tuple[Any, int]] = LRUCache(limit, getsizeof=lambda entry: entry[1])
         self._guard = threading.Lock()  # each engine has a thread of its own
 
@@ -57,6 +58,7 @@ class Memory:
 
     def put(self, key: Hashable, result: object, size: int) -> None:
         """Keeps a result, unless it alone is over the limit, and forgets what no longer fits."""
+        self._tell(key)
         if size > self.limit:
             return
         with self._guard:

@@ -15,6 +15,7 @@ from ..core.errors import InputError, ProgramError, SetupError
 from ..core.given_files import read_stdin, read_text
 from .options import (
     All,
+    Asked,
     AsSet,
     Chosen,
     Evidence,
@@ -90,10 +91,10 @@ def ask(
     check_place(trace)
     from ..core.collection import Collection
     from .collections import carried_out, gathered
-    from .set_answers import SHOWN, SetAnswer, print_lines
+    from .set_answers import SHOWN, SetAnswer, print_lines, to_json
 
     if question is not None:
-        _checked(question, choice)
+        choice.checked(question)
     pictures = gathered(images or (), recursive, listed, quiet)
 
     def asked(vqa: CodeVQA, about: Pictures, words: str) -> Answer:
@@ -104,11 +105,11 @@ def ask(
             given: AskOptions = {**options, "form": "set", "memory": memory}
             return vqa.ask(about, words, **given)
 
-        return carried_out(vqa, about.open(), do, yes=yes, quiet=quiet)
+        return carried_out(vqa, [about], do, yes=yes, quiet=quiet)
 
     def shown(answer: Answer, about: Pictures) -> Answer:
-        several = SetAnswer(answer, about.open()) if isinstance(about, Collection) else None
-        print_answer(answer, json=(several or answer).to_json(evidence=evidence) if json else "", quiet=quiet)
+        several = SetAnswer(answer, about, answer.selections) if isinstance(about, Collection) else None
+        print_answer(answer, json=to_json((several or answer).to_dict(evidence=evidence)) if json else "", quiet=quiet)
         if several and not json:
             print_lines(several.lines(None if full else SHOWN))
         sys.stdout.flush()
@@ -178,7 +179,7 @@ def run(
     pictures = read_pictures(images or ())
     check_place(trace)
     if question:
-        _checked(question, choice)
+        choice.checked(question)
     with open_engine(choice, quiet) as vqa:
         try:
             answer = vqa.run(pictures, source, question=question)
@@ -195,7 +196,7 @@ def run(
 
 
 def prompt(
-    question: Annotated[str, Option("--question", "-q", help="The question.")],
+    question: Asked,
     *,
     choice: Chosen,
     selection: Annotated[str | None, Option(help="How to pick examples: nearest, random or fixed.")] = None,
@@ -212,7 +213,7 @@ def prompt(
     from ..writing.writer import by_form
 
     choice = choice.but(selection=selection)
-    question = _checked(question, choice)
+    question = choice.checked(question)
     configuration = choice.configure()
     writer = prompt_writer(configuration)
     named = configuration.settings.prompts
@@ -220,13 +221,6 @@ def prompt(
     request, _ = writer.request(question, "set" if as_set or "image" not in served else "image", shots)
     # A terminal wants a last line end; the prompt has none.
     sys.stdout.write(prompt_text(request.prompt) + ("\n" if sys.stdout.isatty() else ""))
-
-
-def _checked(question: str, choice: Chosen) -> str:
-    """Returns a question as it would be asked; one that is empty, too long, or no text is refused."""
-    from ..engine.question_check import checked_question
-
-    return checked_question(question, choice.configure().settings)
 
 
 def _declined(pictures: Pictures, question: str, options: AskOptions, choice: Chosen) -> Answer | None:

@@ -6,15 +6,17 @@ import glob
 import os
 import sys
 import time
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
+import typer
+
 from ..batching.call_cache import Memory
-from ..core.collection import Collection, StoredPicture
+from ..core.collection import Collection
 from ..core.errors import InputError
 from ..core.given_files import LARGEST, open_file
 from . import waiting
@@ -32,13 +34,12 @@ NAMED = 5
 """Files left out that are named; the others are counted."""
 LONG = 600.0
 """Seconds from which a run needs a yes."""
-TRIED = 32
-"""Pictures after which it is estimated how long all of them take; or the seconds of :data:`PATIENT`."""
-PATIENT = 20.0
+TRIED, PATIENT = 32, 20.0
+"""Pictures, or seconds, after which it is estimated how long all of them take."""
 
 
 def gathered(
-    words: Sequence[str], recursive: bool = False, listed: str | None = None, quiet: bool = False
+    words: Sequence[str], recursive: bool, listed: str | None, quiet: bool
 ) -> tuple[Picture, ...] | Collection:
     """Returns the pictures that a command names: a few files as they are, else an opened collection.
 
@@ -58,16 +59,34 @@ def named(words: Sequence[str], listed: str | None = None) -> list[str]:
     Raises:
         InputError: a pattern matches nothing, or the list cannot be used.
     """
-    if listed is not None and words:
-        raise InputError("--from does not go with pictures.", hint="Put all paths in the list.")
+    if listed is not None:
+        if words:
+            raise InputError("--from does not go with pictures.", hint="Put all paths in the list.")
+        return _listed(listed)
     found: list[str] = []
-    for word in words if listed is None else _listed(listed):
-        pattern = listed is None and glob.has_magic(word) and not os.path.lexists(word)
+    for word in words:
+        pattern = glob.has_magic(word) and not os.path.lexists(word)
         matches = sorted(glob.glob(word, recursive=True)) if pattern else [word]  # noqa: PTH207 - of any folder
         if not matches:
             raise InputError(f"No picture matches {word}.", hint="Check the path.")
         found += matches
     return found
+
+
+def _listed(name: str) -> list[str]:
+    """Returns the paths of a list: one a line, or with NUL between them."""
+    try:
+        if name == STDIN:
+            data = sys.stdin.buffer.read(LARGEST)
+        else:
+            with open_file(Path(name), name) as file:
+                data = file.read(LARGEST)
+    except OSError as error:
+        raise InputError(f"Cannot read {name}: {error.strerror}.", hint="Check the path.") from None
+    lines = data.split(b"\0") if b"\0" in data else [line.rstrip(b"\r") for line in data.split(b"\n")]
+    if paths := [os.fsdecode(line) for line in lines if line]:
+        return paths
+    raise InputError(f"The list {name} names no picture.", hint="Write one path a line.")
 
 
 def opened(sources: Sequence[str], recursive: bool, quiet: bool) -> Collection:
@@ -92,29 +111,6 @@ def opened(sources: Sequence[str], recursive: bool, quiet: bool) -> Collection:
     return collection
 
 
-def path_of(picture: StoredPicture) -> str:
-    """Returns where a picture lies, from the working folder if it is in there; in a zip file, with its name in it."""
-    path = picture.path
-    here = path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
-    return f"{here}/{picture.member}" if picture.member else str(here)
-
-
-def _listed(name: str) -> list[str]:
-    """Returns the paths of a list: one a line, or with NUL between them."""
-    try:
-        if name == STDIN:
-            data = sys.stdin.buffer.read(LARGEST)
-        else:
-            with open_file(Path(name), name) as file:
-                data = file.read(LARGEST)
-    except OSError as error:
-        raise InputError(f"Cannot read {name}: {error.strerror}.", hint="Check the path.") from None
-    lines = data.split(b"\0") if b"\0" in data else [line.rstrip(b"\r") for line in data.split(b"\n")]
-    if paths := [os.fsdecode(line) for line in lines if line]:
-        return paths
-    raise InputError(f"The list {name} names no picture.", hint="Write one path a line.")
-
-
 class Pace:
     """How many of all are done; as text, with their rate and the time left."""
 
@@ -123,7 +119,7 @@ class Pace:
         self.started = time.monotonic()
 
     def tell(self, done: int, total: int) -> None:
-        """Takes the numbers."""
+        """Sets the numbers."""
         self.done, self.total = done, total
 
     @property
@@ -146,36 +142,14 @@ class Pace:
             waiting.end()
 
 
-class Looked(Memory):
-    """Remembers what models said, and tells how many pictures they looked at closely."""
-
-    def __init__(self, limit: int, pictures: Sequence[StoredPicture], pace: Pace) -> None:
-        super().__init__(limit)
-        self.calls = 0
-        self._new = {picture.key for picture in pictures}
-        self._pace = pace
-        pace.tell(0, len(self._new))
-
-    def put(self, key: Hashable, result: object, size: int) -> None:
-        """Keeps a result."""
-        super().put(key, result, size)
-        _, kind, about, *_ = key if isinstance(key, tuple) else (None,) * 3
-        if kind == "write":  # only now the program begins
-            self._pace.started = time.monotonic()
-        elif kind != "similarity":  # that is a first glance at all of them
-            self.calls += 1
-            self._new.difference_update(about if isinstance(about, tuple) else [about])
-            self._pace.done = self._pace.total - len(self._new)
-
-
 def carried_out(
-    vqa: CodeVQA, pictures: Sequence[StoredPicture], do: Callable[[Memory], Result], *, yes: bool, quiet: bool
+    vqa: CodeVQA, sets: Iterable[Collection], do: Callable[[Memory], Result], *, yes: bool, quiet: bool
 ) -> Result:
     """Asks something of many pictures, and shows how many were looked at.
 
     Args:
         vqa: answers it. The caller closes it, which ends what is still under way.
-        pictures: all of them.
+        sets: all pictures.
         do: asks, with a memory that it must use.
         yes: whether it may take long.
         quiet: show nothing.
@@ -183,39 +157,42 @@ def carried_out(
     Raises:
         InputError: its first pictures say that it takes long, and nobody agreed.
     """
-    pace = Pace()
-    memory = Looked(vqa.settings.remember, pictures, pace)
+    pace, new, calls = Pace(), {picture.key for pictures in sets for picture in pictures}, 0
+    pace.total = len(new)
+
+    def told(key: Hashable) -> None:
+        nonlocal calls
+        _, kind, about, *_ = key if isinstance(key, tuple) else (None, "", key)
+        if kind == "write":  # only now the program begins
+            pace.started = time.monotonic()
+        elif kind != "similarity":  # that is a first glance at all of them
+            calls += 1
+            new.difference_update(about if isinstance(about, tuple) else [about])
+            pace.done = pace.total - len(new)
+
     thread = ThreadPoolExecutor(1, thread_name_prefix="codevqa-command")
-    future = thread.submit(do, memory)
+    future = thread.submit(do, Memory(vqa.settings.remember, told))
     thread.shutdown(wait=False)
     agreed = yes or vqa.settings.sets.seconds is not None
     with pace.shown(quiet):
         while not wait([future], 0.05).done:
             seconds = time.monotonic() - pace.started
             if not agreed and pace.done and (pace.done >= TRIED or seconds > PATIENT):
-                agreed = True
-                _agree(
-                    seconds * pace.total / pace.done, round(memory.calls * pace.total / pace.done), pace.total, quiet
-                )
-                if not quiet:
-                    waiting.begin(pace)
+                agreed, times = True, pace.total / pace.done
+                if seconds * times >= LONG:
+                    _agree(
+                        f"{seconds * times / 60:,.0f} minutes for {pace.total:,} pictures, {calls * times:,.0f} calls"
+                    )
     return future.result()
 
 
-def _agree(seconds: float, calls: int, pictures: int, quiet: bool) -> None:
-    """Tells an estimate. Where it is long, it has to be agreed to.
+def _agree(amount: str) -> None:
+    """Asks whether to go on.
 
     Raises:
         InputError: nobody agreed.
     """
-    said = f"about {seconds / 60:,.0f} minutes for {pictures:,} pictures, {calls:,} calls of models"
-    if seconds < LONG:
-        if not quiet and seconds > 30:
-            warn(said)
-        return
     waiting.end()
-    if not sys.stdin.isatty():
-        raise InputError(f"This takes {said}.", hint="Give --yes, or fewer pictures.")
-    print(f"codevqa: this takes {said}. Go on? [y/N] ", end="", file=sys.stderr, flush=True)
-    if sys.stdin.readline().strip().lower() not in ("y", "yes"):
-        raise InputError("Ended.", hint="What is indexed stays.")
+    said = f"This takes about {amount} of models."
+    if not (sys.stdin.isatty() and typer.confirm(f"codevqa: {said} Go on?", err=True)):
+        raise InputError(said, hint="Give --yes, or fewer pictures. What is indexed stays.")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shlex
 import sys
 from collections.abc import Callable
@@ -81,7 +82,7 @@ class Conversation:
             case ":open", _, files:
                 from .collections import gathered
 
-                self.pictures = gathered(_words(files), quiet=self.quiet)
+                self.pictures = gathered(_words(files), False, None, self.quiet)
             case ":trace", _, file:
                 if self.last is None:
                     raise InputError("Nothing has been answered yet.", hint="Ask something first.")
@@ -91,7 +92,20 @@ class Conversation:
             case word, _, _ if word.startswith(":"):
                 raise InputError(f"No command {word}.", hint=":help lists them.")
             case _:
+                if word := pointing(line):
+                    raise InputError(
+                        f"Each question stands alone: {word!r} is not clear.",
+                        hint=f"Name the thing, such as 'the dog' for {word!r}.",
+                    )
                 self.last = self.ask(self.pictures, line)
+
+
+def pointing(question: str) -> str:
+    """Returns a word near the start that points to an earlier question, or "there" at the end; else an empty text."""
+    words = re.findall(r"[\w']+", question.lower())
+    first = next((word for word in words[:5] if word in ("it", "they", "them")), "")
+    last = words[-1:] == ["there"] and words[-2:-1] not in (["is"], ["are"])
+    return first or ("there" if last else "")
 
 
 def _typed() -> str | None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from typer import Argument, Exit, Option
 
 from ..core.errors import InputError, UnknownNameError
-from .options import Chosen, Config, LanguageModel, Quiet, Sets, chosen, needs
+from .options import Chosen, Config, LanguageModel, Quiet, RayActors, RayAddress, Sets, chosen, needs
 from .terminal import Bar, hush, print_figures, warn
 
 if TYPE_CHECKING:
@@ -56,8 +56,8 @@ def evaluate(
     record: Annotated[bool, Option("--record", help="Keep every model call in --out, for --replay.")] = False,
     replay: Annotated[Path | None, Option(help="Answer from a recorded run, without models.")] = None,
     where: Annotated[Literal["local", "ray"], Option("--engine", help="ray: one on each GPU or machine.")] = "local",
-    ray_address: Annotated[str | None, Option(help="HOST:PORT of a Ray cluster, or auto. Default: here.")] = None,
-    ray_actors: Annotated[int | None, Option(help="Number of engines, up to four a GPU.")] = None,
+    ray_address: RayAddress = None,
+    ray_actors: RayActors = None,
     quiet: Quiet = False,
     *,
     choice: Chosen,

@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from io import TextIOWrapper
+from itertools import chain
+from typing import Any
 
 os.environ.setdefault("TYPER_USE_RICH", "0")  # plain help: rich costs more than everything else together
 
 import typer
+import typer.core
 
 from ..core.errors import CodeVQAError, InputError, SetupError
 from .ask import ask, prompt, run
@@ -25,20 +28,60 @@ from .runs import diff, export, merge, mini_data, report
 from .sets import compare, group, index, select
 from .terminal import warn
 
+TASKS: Mapping[str, tuple[Callable[..., None], ...]] = {
+    "Ask": (ask, select, group, compare, index, demo),
+    "Look inside": (run, prompt, config),
+    "Models and data": (models, download, convert, mini_data),
+    "Evaluate": (evaluate, reproduce, report, diff, merge, export),
+}
+"""The commands, as the help groups them."""
+EXAMPLES: Mapping[Callable[..., None], str] = {
+    ask: 'codevqa ask photo.jpg -q "What color is the car?"',
+    select: 'codevqa select photos/ "a red car at night" --copy-to found',
+    group: 'codevqa group photos/ -q "What season is it?" --csv seasons.csv',
+    compare: 'codevqa compare 2023/ 2024/ -q "How many pictures show snow?"',
+    index: "codevqa index photos/ --recursive",
+    run: "codevqa run program.py photo.jpg",
+    prompt: 'codevqa prompt -q "Is there a dog?"',
+    config: "codevqa config --preset base > my.toml",
+    download: "codevqa download base --dry-run",
+    mini_data: "codevqa mini-data drawn --limit 20 --only gqa",
+    evaluate: "codevqa eval gqa --data drawn --split val_balanced --out runs/first",
+    report: "codevqa report runs/first --open",
+    diff: "codevqa diff runs/first runs/second",
+}
+
+
+def named(command: Callable[..., None]) -> str:
+    """Returns what a command is called on the command line."""
+    return "eval" if command is evaluate else command.__name__.replace("_", "-")
+
+
+class Grouped(typer.core.TyperGroup):
+    """Lists commands by task, each with the whole first line of its help."""
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """Writes a section for each task."""
+        wide = max(map(len, self.commands))
+        for task, commands in TASKS.items():
+            with formatter.section(task):
+                for command in commands:
+                    said = (command.__doc__ or "").partition("\n")[0]
+                    formatter.write(f"  {named(command):{wide}}  {said}\n")
+
+
 app = typer.Typer(
     name="codevqa",
+    cls=Grouped,
     help="Ask about pictures: a language model writes a small program, a sandbox runs it over visual models.",
-    add_completion=False,
+    epilog=f"Start with: {EXAMPLES[ask]}",
+    context_settings={"help_option_names": ["-h", "--help"]},
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-COMMANDS: tuple[Callable[..., None], ...] = (
-    *(ask, select, group, compare, index),
-    *(run, prompt, config, models, download, convert, mini_data, demo),
-    *(evaluate, reproduce, merge, export, report, diff),
-)
-for command in COMMANDS:
-    app.command("eval" if command is evaluate else None)(choosing(command))
+for command in chain.from_iterable(TASKS.values()):
+    example = f"Example: {EXAMPLES[command]}" if command in EXAMPLES else None
+    app.command(named(command), epilog=example)(choosing(command))
 
 
 def version(value: bool) -> None:

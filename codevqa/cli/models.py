@@ -88,7 +88,8 @@ def models(json: Json = False, include: Include = None) -> None:
         for role, part in row["parts"].items():
             print(f"  {role:<15} {part['id'] or part['missing']}")
             if part["id"] and part["missing"]:
-                print(f"  {'':<15}   {part['missing']}; size unknown until then")
+                about = f"about {amount(part['bytes'])}" if part["bytes"] else "size unknown until then"
+                print(f"  {'':<15}   {part['missing']}; {about}")
             elif part["id"]:
                 print(f"  {'':<15}   here: {amount(part['bytes'])} on disk; {part['place']}")
         print(f"  {'prompts':<15} {', '.join(f'{form}: {prompts}' for form, prompts in row['prompts'].items())}")
@@ -98,12 +99,12 @@ def models(json: Json = False, include: Include = None) -> None:
 
 
 def _part(spec: str | None) -> dict[str, Any]:
-    from ..presets.checkpoints import lies, missing, size
+    from ..presets.checkpoints import expected, lies, missing, size
 
     why = missing(spec)
     place = None if spec is None or why else lies(spec)
     if spec is None or place is None:
-        return {"id": spec, "missing": why, "place": None, "bytes": None}
+        return {"id": spec, "missing": why, "place": None, "bytes": expected(spec) if spec else None}
     return {"id": spec, "missing": "", "place": str(place), "bytes": size(place)}
 
 

@@ -7,9 +7,10 @@ import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 
 from typer import Argument, Option
+from typer.models import OptionInfo
 
 from ..core.errors import InputError
 
@@ -27,6 +28,7 @@ LanguageModel = Annotated[
     Option(
         "--language-model",
         "--lm",
+        metavar="MODEL",
         help="transformers:ID, transformers-int8:ID, openai:NAME or openai-completion:NAME. Default:"
         " $CODEVQA_LANGUAGE_MODEL, or the preset's. OPENAI_BASE_URL and OPENAI_API_KEY name the server.",
     ),
@@ -56,6 +58,8 @@ Images = Annotated[
     list[str] | None,
     Argument(metavar="IMAGE...", help="One picture, or several, folders and zip files as a set. - is standard input."),
 ]
+Pictures = Annotated[list[str] | None, Argument(metavar="PICTURES...", help="Folders, zip files and pictures.")]
+Asked = Annotated[str, Option("--question", "-q", help="The question.")]
 Recursive = Annotated[bool, Option("--recursive", help="Look into folders within folders.")]
 From = Annotated[
     str | None, Option("--from", metavar="FILE", help="A list of pictures: one path a line, or with NUL between them.")
@@ -68,6 +72,8 @@ Evidence = Annotated[bool, Option("--evidence", help="With --json: add captions,
 Quiet = Annotated[bool, Option("--quiet", help="Show no progress on standard error.")]
 Shots = Annotated[int | None, Option(min=0, help="Number of examples in the prompt.")]
 AsSet = Annotated[bool, Option("--as-set", help="Treat even one picture as a set.")]
+RayAddress = Annotated[str | None, Option(metavar="HOST:PORT", help="A Ray cluster, or auto. Default: here.")]
+RayActors = Annotated[int | None, Option(help="Number of engines, up to four a GPU.")]
 Method = Literal["codevqa", "direct", "pnpvqa"]
 Run = Annotated[Path, Argument(metavar="RUN", help="Folder of a run.")]
 Runs = Annotated[list[Path], Argument(metavar="RUN...", help="Folders of runs.")]
@@ -116,6 +122,12 @@ class Chosen:
         from ..presets.configuration import configure
 
         return configure(self.preset, self.layers)
+
+    def checked(self, question: str) -> str:
+        """Returns a question as it would be asked; one that is empty, too long, or no text is refused."""
+        from ..engine.question_check import checked_question
+
+        return checked_question(question, self.configure().settings)
 
     def but(self, **values: object) -> Chosen:
         """Returns the choice with more options; those that are None choose nothing."""
@@ -182,6 +194,8 @@ def _pair(word: str) -> tuple[str, str]:
 def choosing(command: Callable[..., None]) -> Callable[..., None]:
     """Gives a command, in place of its parameter ``choice``, the options that choose models and settings."""
     own = inspect.signature(command, eval_str=True)
+    for name, hint in [*_CHOOSING.items(), *((one.name, one.annotation) for one in own.parameters.values())]:
+        _say_value(name, hint)
     if "choice" not in own.parameters:
         return command
     parameters = []
@@ -201,6 +215,14 @@ def choosing(command: Callable[..., None]) -> Callable[..., None]:
     full.__signature__ = own.replace(parameters=parameters)  # type: ignore[attr-defined]
     full.__annotations__ = {one.name: one.annotation for one in parameters}
     return full
+
+
+def _say_value(name: str, hint: Any) -> None:
+    """Names the value of an option as people say it: N for a number, else by the option, such as SPLIT."""
+    given, option = (*get_args(hint), None, None)[:2]
+    kind = (*get_args(given), given)[0]
+    if isinstance(option, OptionInfo) and option.metavar is None and kind in (int, float, str, Path):
+        option.metavar = "N" if kind in (int, float) else name.upper().replace("_", "-")
 
 
 def needs(option: str, given: object, other: str, present: object) -> None:

@@ -17,20 +17,23 @@ from .terminal import print_figures, warn
 
 def mini_data(
     out: Annotated[Path, Argument(metavar="OUT", help="Folder to create.")],
-    images: Annotated[int, Option(help="Pictures of each split; train has twice as many.")] = 120,
+    images: Annotated[
+        int, Option("--images", "--limit", help="Pictures of each split; train has twice as many.")
+    ] = 120,
     seed: Annotated[int, Option(help="The same seed gives the same bytes.")] = 0,
     splits: Annotated[str, Option(help="With commas between.")] = "train,val,test,test_combinations,test_wording",
+    only: Annotated[str, Option(help="Write these data sets alone.")] = "gqa,covr,nlvr2",
     sets: Annotated[str, Option(help="Sizes of larger sets of COVR and of collections, such as 10,50.")] = "",
 ) -> None:
-    """Write drawn data sets in the formats of GQA, COVR and NLVR2, and drawn collections."""
+    """Write drawn data sets in the formats of GQA, COVR and NLVR2."""
     from ..miniworld.export import write
 
-    wanted = [split.strip() for split in splits.split(",") if split.strip()]
+    wanted, named = ([one.strip() for one in text.split(",") if one.strip()] for text in (splits, only))
     try:
         sizes = [int(size) for size in sets.split(",") if size.strip()]
     except ValueError:
         raise InputError(f"--sets {sets!r} must be numbers with commas between.", hint="Such as 10,20.") from None
-    counts = write(out, images=images, seed=seed, splits=wanted, sets=sizes, progress=warn)
+    counts = write(out, images=images, seed=seed, splits=wanted, only=named, sets=sizes, progress=warn)
     for name, count in counts.items():
         print(f"{count:>7} {name}")
 

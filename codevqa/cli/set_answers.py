@@ -5,14 +5,14 @@ from __future__ import annotations
 import json as encoder
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from ..core.answer import Answer
-from ..core.collection import StoredPicture
+from ..core.collection import Collection, StoredPicture
 from ..core.selection import Pick, Selection
 from ..core.text import visible
 from ..core.trace import ImageRef
-from .collections import path_of
 
 SHOWN = 20
 """Pictures that are listed unless all are wanted."""
@@ -20,83 +20,69 @@ UNSURE = 5
 """Pictures to check that are named."""
 
 
+def path_of(picture: StoredPicture) -> str:
+    """Returns where a picture lies, from the working folder if it is in there; in a zip file, with its name in it."""
+    path = picture.path
+    here = path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
+    return f"{here}/{picture.member}" if picture.member else str(here)
+
+
 @dataclass(frozen=True)
 class SetAnswer:
-    """An answer about a collection.
-
-    Args:
-        answer: the answer, or what was found until its program failed.
-        pictures: the collection's.
-    """
+    """An answer about a collection: of a program that failed, what was found until then."""
 
     answer: Answer
-    pictures: Sequence[StoredPicture]
+    collection: Collection
+    selections: tuple[Selection, ...]
 
     def path(self, image: ImageRef) -> str:
         """Returns where a picture of the answer lies."""
-        return path_of(self.pictures[image.index - 1])
-
-    def picked(self) -> list[ImageRef]:
-        """Returns the pictures that were selected, the surest first."""
-        if found := self.answer.selections:
-            return [one.image for one in found[0].picked]
-        return list(_images(self.answer.value))
+        return path_of(self.collection.open()[image.index - 1])
 
     def told(self, selection: Selection) -> str:
         """Returns how many were selected: with their range, or until when."""
         if selection.left or self.answer.error is not None:
             looked = len(selection.picked) + len(selection.others)
-            return f"stopped after {looked:,} of {len(self.pictures):,} pictures: {selection.count:,} so far"
+            return f"stopped after {looked:,} of {len(self.collection):,} pictures: {selection.count:,} so far"
         low, high = selection.low, selection.high
         return f"{selection.count:,}" + ("" if low == high else f", {low:,} to {high:,} likely")
 
     def lines(self, most: int | None = SHOWN) -> Iterator[str]:
         """Yields what is printed below the answer."""
-        found = self.answer.selections
-        for selection in found:
-            yield f"{selection.question}: {self.told(selection)}"
-            yield from self._listed([one.image for one in selection.picked], most)
-            if unsure := selection.unsure:
-                more = f" and {len(unsure) - UNSURE:,} more" if len(unsure) > UNSURE else ""
-                yield f"  unsure: {', '.join(map(self._doubt, unsure[:UNSURE]))}{more}"
-            if selection.unread:
-                yield f"  not read: {', '.join(map(self.path, selection.unread[:UNSURE]))} ({len(selection.unread):,})"
-        if not found:
+        for one in self.selections:
+            yield f"{one.question}: {self.told(one)}"
+            yield from self._listed([pick.image for pick in one.picked], most)
+            if one.unsure:
+                doubts = ", ".join(f"{self.path(pick.image)} ({pick.chance:.0%})" for pick in one.unsure[:UNSURE])
+                yield f"  unsure: {doubts}{_more(one.unsure, UNSURE)}"
+            if one.unread:
+                yield f"  not read: {', '.join(map(self.path, one.unread[:UNSURE]))}{_more(one.unread, UNSURE)}"
+        if not self.selections:
             yield from self._listed(list(_images(self.answer.value)), most)
-
-    def to_dict(self, *, evidence: bool = False) -> dict[str, Any]:
-        """Returns the answer as plain data, with its pictures and selections."""
-        pictures = {str(number): path_of(one) for number, one in enumerate(self.pictures, 1)}
-        selections = [self._plain(one) for one in self.answer.selections]
-        return {**self.answer.to_dict(evidence=evidence), "pictures": pictures, "selections": selections}
-
-    def to_json(self, *, evidence: bool = False) -> str:
-        """Returns :meth:`to_dict` as one line."""
-        return encoder.dumps(self.to_dict(evidence=evidence), ensure_ascii=False, allow_nan=False)
-
-    def _plain(self, one: Selection) -> dict[str, Any]:
-        return {
-            "question": one.question,
-            "count": one.count,
-            "low": one.low,
-            "high": one.high,
-            "picked": [self._pick(pick) for pick in one.picked],
-            "unsure": [self._pick(pick) for pick in one.unsure],
-            "ruled_out": one.ruled_out,
-            "left": one.left,
-            "unread": [self.path(image) for image in one.unread],
-        }
-
-    def _pick(self, pick: Pick) -> dict[str, Any]:
-        return {"path": self.path(pick.image), "chance": round(pick.chance, 4)}
-
-    def _doubt(self, pick: Pick) -> str:
-        return f"{self.path(pick.image)} ({pick.chance:.0%})"
 
     def _listed(self, images: Sequence[ImageRef], most: int | None) -> Iterator[str]:
         yield from (f"  {self.path(image)}" for image in images[:most])
-        if most is not None and len(images) > most:
-            yield f"  and {len(images) - most:,} more (--all)"
+        if more := _more(images, most):
+            yield f" {more} (--all)"
+
+    def to_dict(self, *, evidence: bool = False) -> dict[str, Any]:
+        """Returns the answer as plain data, with its pictures and selections."""
+        pictures = {str(number): path_of(one) for number, one in enumerate(self.collection, 1)}
+        selections = [self._plain(one) for one in self.selections]
+        return {**self.answer.to_dict(evidence=evidence), "pictures": pictures, "selections": selections}
+
+    def _plain(self, one: Selection) -> dict[str, Any]:
+        def plain(picks: Sequence[Pick]) -> list[dict[str, Any]]:
+            return [{"path": self.path(pick.image), "chance": round(pick.chance, 4)} for pick in picks]
+
+        same = {name: getattr(one, name) for name in ("question", "count", "low", "high", "ruled_out", "left")}
+        unread = [self.path(image) for image in one.unread]
+        return {**same, "picked": plain(one.picked), "unsure": plain(one.unsure), "unread": unread}
+
+
+def to_json(data: object) -> str:
+    """Returns plain data as one line of JSON."""
+    return encoder.dumps(data, ensure_ascii=False, allow_nan=False)
 
 
 def print_lines(lines: Iterable[str]) -> None:
@@ -113,11 +99,10 @@ def compared(names: Sequence[str], found: Sequence[SetAnswer]) -> Iterator[str]:
         error = one.answer.error
         likely = f", {span[1]:g} to {span[2]:g} likely" if span and span[1] != span[2] else ""
         said = one.answer.text or f"failed: {error.message if error else 'no answer'}"
-        yield f"{name:{wide}}  {said}{likely}  (of {len(one.pictures):,} pictures)"
+        yield f"{name:{wide}}  {said}{likely}  (of {len(one.collection):,} pictures)"
     for name, span in zip(names[1:], ranges[1:], strict=True):
         if (first := ranges[0]) and span:
-            apart = first[2] < span[1] or span[2] < first[1]
-            overlap = "do not overlap" if apart else "overlap"
+            overlap = "do not overlap" if first[2] < span[1] or span[2] < first[1] else "overlap"
             both = f"; their ranges {overlap}" if (first[1], span[1]) != (first[2], span[2]) else ""
             yield f"{names[0]} - {name}: {first[0] - span[0]:g}{both}"
 
@@ -128,10 +113,12 @@ def _range(one: SetAnswer) -> tuple[float, float, float] | None:
         number = float(one.answer.text)
     except ValueError:
         return None
-    for selection in one.answer.selections:
-        if selection.count == number:
-            return number, selection.low, selection.high
-    return number, number, number
+    counted = [(number, float(found.low), float(found.high)) for found in one.selections if found.count == number]
+    return counted[0] if counted else (number, number, number)
+
+
+def _more(things: Sequence[object], most: int | None) -> str:
+    return f" and {len(things) - most:,} more" if most is not None and len(things) > most else ""
 
 
 def _images(value: object) -> Iterator[ImageRef]:

@@ -3,26 +3,26 @@
 from __future__ import annotations
 
 import csv as tables
-import json as encoder
 import os
-import shutil
 import sys
 import zipfile
-from collections.abc import Iterable
+from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
-from typer import Argument, Option
+from typer import Argument, Exit, Option
 
 from ..core.errors import InputError, ProgramError
-from .options import Chosen, From, Json, Quiet, Recursive, Yes
-from .terminal import open_engine, print_warnings, warn
+from .options import Asked, Chosen, From, Json, Pictures, Quiet, RayActors, RayAddress, Recursive, Yes, needs
+from .terminal import checked, open_engine, print_warnings, warn
 
 if TYPE_CHECKING:
-    from ..core.collection import StoredPicture
-
-Pictures = Annotated[list[str] | None, Argument(metavar="PICTURES...", help="Folders, zip files and pictures.")]
-Asked = Annotated[str, Option("--question", "-q", help="The question.")]
+    from ..batching.call_cache import Memory
+    from ..core.answer import Answer
+    from ..core.collection import Collection, StoredPicture
+    from ..engine.codevqa import CodeVQA
+    from .set_answers import SetAnswer
 
 
 def select(
@@ -38,6 +38,9 @@ def select(
         bool | None, Option("--exact/--fast", help="Look closely at all pictures, or only at those that may match.")
     ] = None,
     seconds: Annotated[float | None, Option(help="Begin no further picture after so many seconds.")] = None,
+    where: Annotated[Literal["local", "ray"], Option("--engine", help="ray: one on each GPU or machine.")] = "local",
+    ray_address: RayAddress = None,
+    ray_actors: RayActors = None,
     yes: Yes = False,
     json: Json = False,
     quiet: Quiet = False,
@@ -47,50 +50,74 @@ def select(
     codevqa select photos/ "a red car at night" prints one path a line.
     """
     *words, description = pictures
+    needs("--ray-address", ray_address is not None, "--engine ray", where == "ray")
+    needs("--ray-actors", ray_actors is not None, "--engine ray", where == "ray")
     if print0 and json:
         raise InputError("--print0 does not go with --json.", hint="Give one of them.")
-    choice = choice.but(exact=exact, seconds=seconds)
     if not words and listed is None:
         raise InputError("There are no pictures, or no description.", hint='Such as: select photos/ "a red car"')
-    from ..engine.question_check import checked_question
+    if copy_to is not None and os.path.lexists(copy_to) and not copy_to.is_dir():
+        raise InputError(f"{copy_to} is no folder for copies.", hint="Give --copy-to another.")
+    choice = choice.but(exact=exact, seconds=seconds)
+    settings = choice.configure().settings
+    if exact is False and settings.sets.rule_out <= -1:
+        warn("--fast does nothing until a threshold is set: --set sets.rule_out=NUMBER.")
     from .collections import carried_out, named, opened
-    from .set_answers import SetAnswer
+    from .set_answers import SetAnswer, path_of, print_lines, to_json
 
-    checked_question(description, choice.configure().settings)
-    if copy_to is not None:
-        _make(copy_to)
+    choice.checked(description)
     collection = opened(named(words, listed), recursive, quiet)
-    stopped = None
-    with open_engine(choice, quiet) as vqa:
-        rule_out = vqa.settings.sets.rule_out
-        if exact is False and rule_out <= -1:
-            warn("--fast does nothing until a threshold is set: --set sets.rule_out=NUMBER.")
-        try:
-            answer = carried_out(
-                vqa,
-                collection.open(),
-                lambda memory: vqa.select(collection, description, memory=memory),
-                yes=yes,
-                quiet=quiet,
-            )
-        except ProgramError as error:
-            if error.answer is None or not error.answer.selections:
-                raise
-            answer, stopped = error.answer, error
-    found = SetAnswer(answer, collection.open())
-    picked = [found.pictures[one.index - 1] for one in found.picked()[:limit]]
-    print_warnings(answer)
+    if where == "ray":
+        found = _on_ray(choice, collection, description, ray_actors, ray_address)
+    else:
+        with open_engine(choice, quiet) as vqa:
+            do = partial(_selected, vqa, collection, description)
+            answer = carried_out(vqa, [collection], do, yes=yes, quiet=quiet)
+        found = SetAnswer(answer, collection, answer.selections)
+    stored = collection.open()
+    picked = [stored[one.image.index - 1] for part in found.selections[:1] for one in part.picked[:limit]]
+    print_warnings(found.answer)
     if copy_to is not None:
         _copy(picked, copy_to)
     if json:
-        print(found.to_json())
+        print(to_json(found.to_dict()))
+    elif print0:
+        sys.stdout.buffer.write(b"".join(os.fsencode(path_of(one)) + b"\0" for one in picked))
     else:
-        _print_paths(picked, b"\0" if print0 else b"")
-    if not quiet or answer.error is not None or any(one.left for one in answer.selections):
-        for selection in answer.selections:
-            warn(found.told(selection))
-    if stopped is not None:
-        raise stopped
+        print_lines(map(path_of, picked))
+    for part in found.selections:
+        if not quiet or found.answer.error is not None or part.left:
+            warn(found.told(part))
+    if found.answer.error is not None:
+        warn(found.answer.error.message)
+        raise Exit(1)
+
+
+def _selected(vqa: CodeVQA, collection: Collection, description: str, memory: Memory) -> Answer:
+    """Returns what was selected, also where it ended early."""
+    try:
+        return vqa.select(collection, description, memory=memory)
+    except ProgramError as error:
+        if error.answer is None or not error.answer.selections:
+            raise
+        return error.answer
+
+
+def _on_ray(
+    choice: Chosen, collection: Collection, description: str, actors: int | None, address: str | None
+) -> SetAnswer:
+    """Selects with an engine in each of many processes."""
+    from ..core.answer import Answer
+    from ..core.trace import Trace
+    from ..engine.codevqa import CodeVQA
+    from ..eval.ray_sets import select_on_ray
+    from .set_answers import SetAnswer
+
+    factory = partial(CodeVQA.from_configuration, checked(choice, quiet=False))
+    given = {"sources": collection.sources, "recursive": collection.recursive}
+    selection = select_on_ray(factory, given, description, actors=actors, address=address)
+    said = ", ".join(str(pick.image) for pick in selection.picked) or "none"
+    return SetAnswer(Answer(description, said, None, Trace()), collection, (selection,))
 
 
 def group(
@@ -108,28 +135,23 @@ def group(
     """Ask each picture one question, and group them by the answer."""
     if csv is not None and not csv.parent.is_dir():
         raise InputError(f"There is no folder {str(csv.parent)!r}.", hint="Make it, or give another.")
-    from ..engine.question_check import checked_question
-    from .collections import carried_out, named, opened, path_of
-    from .set_answers import print_lines
+    from .collections import carried_out, named, opened
+    from .set_answers import path_of, print_lines, to_json
 
-    checked_question(question, choice.configure().settings)
+    choice.checked(question)
     collection = opened(named(pictures or (), listed), recursive, quiet)
     with open_engine(choice, quiet) as vqa:
-        groups = carried_out(
-            vqa,
-            collection.open(),
-            lambda memory: vqa.group(collection, question, memory=memory),
-            yes=yes,
-            quiet=quiet,
-        )
+        do = lambda memory: vqa.group(collection, question, memory=memory)  # noqa: E731
+        groups = carried_out(vqa, [collection], do, yes=yes, quiet=quiet)
     print_warnings(groups.answer)
-    rows = [(row.answer, [path_of(collection.open()[one.index - 1]) for one in row.pictures]) for row in groups]
+    stored = collection.open()
+    rows = [(row.answer, [path_of(stored[one.index - 1]) for one in row.pictures]) for row in groups]
     if csv is not None:
         with csv.open("w", encoding="utf-8", errors="surrogateescape", newline="") as file:
             tables.writer(file).writerows([("picture", "answer"), *((one, said) for said, of in rows for one in of)])
     if json:
         told = [{"answer": said, "count": len(of), "pictures": of} for said, of in rows]
-        print(encoder.dumps({"question": question, "groups": told}, ensure_ascii=False))
+        print(to_json({"question": question, "groups": told}))
         return
     wide = max(len(said or "-") for said, _ in rows)
     print_lines(f"{said or '-':{wide}}  {len(of):>6,}  {', '.join(of[:3])}" for said, of in rows)
@@ -145,32 +167,26 @@ def compare(
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Ask one question about several folders: one program is written, and run on each."""
+    """Ask several folders one question, with one program for all of them."""
     if len(pictures) < 2:
         raise InputError("One folder cannot be compared.", hint="Give two or more.")
-    from ..engine.question_check import checked_question
     from .collections import carried_out, named, opened
-    from .set_answers import SetAnswer, compared, print_lines
+    from .set_answers import SetAnswer, compared, print_lines, to_json
 
-    checked_question(question, choice.configure().settings)
+    choice.checked(question)
     sets = [opened(named([word]), recursive, quiet) for word in pictures]
     with open_engine(choice, quiet) as vqa:
-        answers = carried_out(
-            vqa,
-            [picture for one in sets for picture in one],
-            lambda memory: vqa.compare(sets, question, memory=memory),
-            yes=yes,
-            quiet=quiet,
-        )
-    found = [SetAnswer(answer, one.open()) for answer, one in zip(answers, sets, strict=True)]
+        do = lambda memory: vqa.compare(sets, question, memory=memory)  # noqa: E731
+        answers = carried_out(vqa, sets, do, yes=yes, quiet=quiet)
+    found = [SetAnswer(answer, one, answer.selections) for answer, one in zip(answers, sets, strict=True)]
     print_warnings(answers[0])
     if json:
         told = [{"pictures_of": word, **one.to_dict()} for word, one in zip(pictures, found, strict=True)]
-        print(encoder.dumps({"question": question, "answers": told}, ensure_ascii=False, allow_nan=False))
-    else:
-        if not quiet and answers[0].program is not None:
-            print(answers[0].program.source, file=sys.stderr)
-        print_lines(compared(pictures, found))
+        print(to_json({"question": question, "answers": told}))
+        return
+    if not quiet and answers[0].program is not None:
+        print(answers[0].program.source, file=sys.stderr)
+    print_lines(compared(pictures, found))
 
 
 def index(
@@ -204,44 +220,15 @@ def index(
     print(f"{pace.done:,} pictures, {pace.rate:.1f}/s: {size / 1e6:,.1f} MB in {collection.index}")
 
 
-def _print_paths(pictures: Iterable[StoredPicture], end: bytes) -> None:
-    """Prints one path a line, or each as it is with an end that no path has."""
-    from .collections import path_of
-    from .set_answers import print_lines
-
-    paths = map(path_of, pictures)
-    if not end:
-        print_lines(paths)
-        return
-    sys.stdout.flush()
-    sys.stdout.buffer.write(b"".join(os.fsencode(path) + end for path in paths))
-
-
-def _make(folder: Path) -> None:
-    """Makes a folder where there is none."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise InputError(
-            f"{folder} is no folder for copies: {error.strerror}.", hint="Give --copy-to another."
-        ) from None
-
-
-def _copy(pictures: Iterable[StoredPicture], folder: Path) -> None:
+def _copy(pictures: Sequence[StoredPicture], folder: Path) -> None:
     """Copies pictures into a folder, each under a name that is free."""
-    count = 0
+    folder.mkdir(parents=True, exist_ok=True)
     for picture in pictures:
         name = Path(picture.member) if picture.member else picture.path
         free, number = folder / name.name, 1
         while os.path.lexists(free):
             number += 1
             free = folder / f"{name.stem}-{number}{name.suffix}"
-        with free.open("xb") as copy:
-            if picture.member:
-                with zipfile.ZipFile(picture.path) as archive, archive.open(picture.member) as file:
-                    shutil.copyfileobj(file, copy)
-            else:
-                with picture.path.open("rb") as file:
-                    shutil.copyfileobj(file, copy)
-        count += 1
-    warn(f"{count:,} {'picture' if count == 1 else 'pictures'} copied to {folder}")
+        source = zipfile.Path(picture.path, picture.member) if picture.member else picture.path
+        free.write_bytes(source.read_bytes())
+    warn(f"{len(pictures):,} {'picture' if len(pictures) == 1 else 'pictures'} copied to {folder}")

@@ -130,6 +130,8 @@ def print_answer(answer: Answer, *, json: str = "", quiet: bool) -> None:
         if len(answer.trace.calls) > CALLS:
             print(f"  and {len(answer.trace.calls) - CALLS:,} more calls", file=sys.stderr)
         print_printed(answer)
+        if answer.in_parts:
+            print(f"  {answer.in_parts}", file=sys.stderr)
         sure = "" if answer.confidence is None else f", confidence {100 * answer.confidence:.0f} %"
         print(f"  {answer.seconds:.2f} s in all{sure}", file=sys.stderr, flush=True)
     print(visible(answer.text))

@@ -172,7 +172,8 @@ class Collection:
         self.left_out, self.ignored = tuple(left_out), search.ignored
         if not pictures:
             why = f" {left_out[0].name}: {left_out[0].why}" if left_out else ""
-            hint = "Give a folder of pictures." if left_out or self.recursive else "Look into its folders: --recursive."
+            deep = not (left_out or self.recursive) and any(map(_has_folders, self.sources))
+            hint = "Look into its folders with --recursive." if deep else "Give a folder of pictures."
             raise InputError(f"{self._shown} has no picture that can be read.{why}", hint=hint)
         return tuple(pictures)
 
@@ -250,6 +251,11 @@ def _look(file: PictureFile, old: Known | None, catalogue: Catalogue) -> Known:
         found = Known(stamp, picture.key, *picture.size, "", "")
     catalogue.put(file.place, found)
     return found
+
+
+def _has_folders(source: Source) -> bool:
+    place = Path(os.fsdecode(source))
+    return place.is_dir() and any(one.is_dir() for one in place.iterdir())
 
 
 def _index_of(sources: Sequence[Source]) -> Path:

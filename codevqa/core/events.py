@@ -22,11 +22,17 @@ from typing import Literal, TypeAlias
 
 from .answer import Answer
 from .errors import ErrorRecord
-from .trace import Call, Plain, Program
+from .trace import Call, Plain, Program, brief
 
 
-@dataclass(frozen=True)
-class Shown:
+class Told:
+    """Shows itself on one line."""
+
+    __repr__ = brief
+
+
+@dataclass(frozen=True, repr=False)
+class Shown(Told):
     """One in-context example that the language model is shown."""
 
     id: str
@@ -35,8 +41,8 @@ class Shown:
     """With the line that opens its image, as the prompt shows it."""
 
 
-@dataclass(frozen=True)
-class Prepared:
+@dataclass(frozen=True, repr=False)
+class Prepared(Told):
     """The pictures are read and the prompt is made: these examples were picked, in the order shown.
 
     Not told where there is no prompt: of the baseline, and of a program that the user wrote.
@@ -47,8 +53,8 @@ class Prepared:
     """Exactly what the language model sees."""
 
 
-@dataclass(frozen=True)
-class Writing:
+@dataclass(frozen=True, repr=False)
+class Writing(Told):
     """The program as far as it is written; each replaces the one before.
 
     Language models that cannot tell skip this, and so do programs that come from memory. Where nobody takes events for
@@ -58,15 +64,15 @@ class Writing:
     source: str
 
 
-@dataclass(frozen=True)
-class Wrote:
+@dataclass(frozen=True, repr=False)
+class Wrote(Told):
     """A program is written, or was given by the user, and goes to the check and then runs."""
 
     program: Program
 
 
-@dataclass(frozen=True)
-class CallBegan:
+@dataclass(frozen=True, repr=False)
+class CallBegan(Told):
     """The program calls a primitive and waits for it."""
 
     index: int
@@ -76,15 +82,15 @@ class CallBegan:
     line: int | None
 
 
-@dataclass(frozen=True)
-class CallEnded:
+@dataclass(frozen=True, repr=False)
+class CallEnded(Told):
     """The primitive has answered, or failed."""
 
     call: Call
 
 
-@dataclass(frozen=True)
-class Rejected:
+@dataclass(frozen=True, repr=False)
+class Rejected(Told):
     """A program failed its check or its run.
 
     It is written again (``repair``), other programs for the question are run (``others``), the plain answer takes its
@@ -96,15 +102,15 @@ class Rejected:
     next: Literal["repair", "others", "fallback", "nothing"]
 
 
-@dataclass(frozen=True)
-class Answered:
+@dataclass(frozen=True, repr=False)
+class Answered(Told):
     """The end, with everything. Its trace holds all calls told before."""
 
     answer: Answer
 
 
-@dataclass(frozen=True)
-class Failed:
+@dataclass(frozen=True, repr=False)
+class Failed(Told):
     """The end without an answer: the pictures, the question, a model or (where the user wrote it) the program."""
 
     error: ErrorRecord

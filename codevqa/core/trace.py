@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import PlainSerializer, PlainValidator
@@ -89,6 +89,12 @@ Pictures: TypeAlias = tuple[
 """In JSON they are their numbers; a part's is followed by left, top, right and bottom."""
 Box: TypeAlias = tuple[Number, Number, Number, Number]
 """Left, bottom, right and top on the grid of 24, y upwards."""
+
+
+def brief(self: Any) -> str:
+    """Returns frozen data as one line: its name and its fields, each cut short."""
+    told = ", ".join(f"{one.name}={getattr(self, one.name)!r:.50}" for one in fields(self))
+    return f"{type(self).__name__}({told:.100})"
 
 
 @dataclass(frozen=True)
@@ -183,6 +189,9 @@ class Call:
         outcome = f"failed: {self.error.message}" if self.error else _show(self.value)
         return f"{self.name}({shown}) -> {outcome}"
 
+    def __repr__(self) -> str:
+        return f"<Call {self.index}: {' '.join(str(self).split()):.100}>"
+
 
 @dataclass(frozen=True)
 class Draft:
@@ -216,6 +225,10 @@ class Trace:
     """Evidence of plain PnP-VQA, where it gave the answer."""
     drafts: tuple[Draft, ...] = ()
     """The programs that the answer's was chosen from, where several were written."""
+
+    def __repr__(self) -> str:
+        counts = ((len(getattr(self, one.name)), one.name) for one in fields(self) if one.name != "printed")
+        return f"<Trace: {', '.join(f'{count} {name}' for count, name in counts if count) or 'nothing'}>"
 
 
 def _show(value: Plain) -> str:

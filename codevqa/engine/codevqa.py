@@ -29,7 +29,7 @@ from .many import Asked, Begin, Progress, as_request, check, followed, stream, s
 from .question_check import checked_question
 from .question_run import answer_request
 from .request import AskOptions, Errors, Request, RunOptions, ask_request, check_names, check_options, run_request
-from .sets import Groups, compare, group_program, grouped, index, select_program
+from .sets import GROUP, SELECT, Groups, compare, grouped, index, program_for
 from .watch import Watch
 
 if TYPE_CHECKING:
@@ -349,7 +349,7 @@ class CodeVQA:
             CodeVQAError: as :meth:`run`.
         """
         given: RunOptions = {"form": "set", **options}
-        return self.run(images, select_program(self, description), question=description, **given)
+        return self.run(images, program_for(self, SELECT, description), question=description, **given)
 
     def group(self, images: Pictures, question: str, **options: Unpack[RunOptions]) -> Groups:
         """Asks each picture a question, and groups them by its answer.
@@ -359,7 +359,7 @@ class CodeVQA:
             CodeVQAError: as :meth:`run`.
         """
         given: RunOptions = {"form": "set", **options}
-        return grouped(self.run(images, group_program(self, question), question=question, **given))
+        return grouped(self.run(images, program_for(self, GROUP, question), question=question, **given))
 
     def compare(self, sets: Sequence[Pictures], question: str, **options: Unpack[AskOptions]) -> tuple[Answer, ...]:
         """Asks one question about several sets: one program is written for the first, and run on each.

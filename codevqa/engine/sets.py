@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..batching.call_cache import Memory, Usage
 from ..core.answer import Answer
-from ..core.collection import Collection, Pictures, StoredPicture, Tell
+from ..core.collection import Collection, Pictures, Tell
 from ..core.errors import InputError, ProgramError
 from ..core.trace import ImageRef
 from ..models.base import SimilarityRequest
@@ -46,26 +46,20 @@ class Groups:
         return iter(self.rows)
 
 
-def select_program(engine: Engine, description: str) -> str:
-    """Returns the program that picks pictures; an empty list would be no answer.
+SELECT, GROUP = 'answer = select(images, {}) or "none"', "answer = [query(img, {}) for img in images]"
+
+
+def program_for(engine: Engine, form: str, words: str) -> str:
+    """Returns :data:`SELECT`, which picks pictures, or :data:`GROUP`, which asks about each, with its words.
 
     Raises:
-        QuestionError: the description is empty or too long.
+        QuestionError: the words are empty or too many.
     """
-    return f'answer = select(images, {checked_question(description, engine.settings)!r}) or "none"'
-
-
-def group_program(engine: Engine, question: str) -> str:
-    """Returns the program that asks each picture one question.
-
-    Raises:
-        QuestionError: the question is empty or too long.
-    """
-    return f"answer = [query(img, {checked_question(question, engine.settings)!r}) for img in images]"
+    return form.format(repr(checked_question(words, engine.settings)))
 
 
 def grouped(answer: Answer) -> Groups:
-    """Returns the pictures of an answer of :func:`group_program` by what was said of each."""
+    """Returns the pictures of an answer of :data:`GROUP` by what was said of each."""
     found: dict[str, list[ImageRef]] = {}
     for number, said in enumerate(answer.value, 1):
         found.setdefault(said, []).append(ImageRef(number))
@@ -106,16 +100,9 @@ async def index(engine: Engine, collection: Collection, progress: Tell | None) -
     with keeping(models, pictures), Usage(memory=Memory(0)).counting():
         for start in range(0, len(pictures), CHUNK):
             chunk = pictures[start : start + CHUNK]
-            await asyncio.gather(_look(engine, chunk), _note(engine, chunk))
+            if models.domain is not None:
+                await asyncio.to_thread(models.domain.check, chunk, "")
+            if models.matcher is not None:
+                await engine.services.similarity.many([SimilarityRequest(one, "a picture") for one in chunk])
             if progress is not None:
                 progress(start + len(chunk), len(pictures))
-
-
-async def _look(engine: Engine, chunk: Sequence[StoredPicture]) -> None:
-    if engine.models.matcher is not None:
-        await engine.services.similarity.many([SimilarityRequest(picture, "a picture") for picture in chunk])
-
-
-async def _note(engine: Engine, chunk: Sequence[StoredPicture]) -> None:
-    if engine.models.domain is not None:
-        await asyncio.to_thread(engine.models.domain.check, chunk, "")

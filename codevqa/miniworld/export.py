@@ -35,6 +35,7 @@ def write(
     images: int = 120,
     seed: int = 0,
     splits: Sequence[str] = SPLITS,
+    only: Sequence[str] = tuple(WRITERS),
     sets: Sequence[int] = (),
     progress: Callable[[str], None] = lambda line: None,
 ) -> dict[str, int]:
@@ -46,6 +47,7 @@ def write(
             many.
         seed: The same seed gives the same bytes, whichever splits are asked for.
         splits: Some of ``SPLITS``.
+        only: Data sets: some of ``gqa``, ``covr`` and ``nlvr2``.
         sets: Sizes of further sets of COVR, each in a file such as ``covr/test_20.jsonl``, and of collections, each in
             a file such as ``collections/test_20.jsonl``.
         progress: Told what is being written.
@@ -54,12 +56,14 @@ def write(
         How many questions each file has.
 
     Raises:
-        InputError: a split is unknown, the number is out of range, or the folder has something in it.
+        InputError: a split or a data set is unknown, the number is out of range, or the folder has something in it.
         SetupError: the folder cannot be written.
     """
     unknown = [split for split in splits if split not in SPLITS]
     if unknown or not splits:
         raise InputError(f"No split {', '.join(unknown) or 'given'}.", hint=f"There are: {', '.join(SPLITS)}.")
+    if not only or set(only) - WRITERS.keys():
+        raise InputError(f"No data set {', '.join(only) or 'given'}.", hint=f"There are: {', '.join(WRITERS)}.")
     if not 4 <= images <= LARGEST:
         raise InputError(f"{images} pictures a split.", hint=f"From 4 to {LARGEST} can be drawn.")
     if not all(1 <= size <= LARGEST_SET for size in sets):
@@ -71,7 +75,7 @@ def write(
         out.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix=f".{out.name}.", dir=out.parent) as held:
             made = Path(held) / "new"
-            counts = _fill(made, images, seed, [one for one in SPLITS if one in splits], sets, progress)
+            counts = _fill(made, images, seed, [one for one in SPLITS if one in splits], only, sets, progress)
             made.rename(out)
     except OSError as error:
         raise SetupError(f"Cannot write {out}: {error.strerror or error}.", hint="Give another folder.") from error
@@ -79,16 +83,23 @@ def write(
 
 
 def _fill(
-    root: Path, images: int, seed: int, splits: Sequence[str], sets: Sequence[int], progress: Callable[[str], None]
+    root: Path,
+    images: int,
+    seed: int,
+    splits: Sequence[str],
+    only: Sequence[str],
+    sets: Sequence[int],
+    progress: Callable[[str], None],
 ) -> dict[str, int]:
     for folder in FOLDERS:
-        (root / folder).mkdir(parents=True)
+        if folder.split("/")[0] in only or (sets and folder.startswith("covr")):
+            (root / folder).mkdir(parents=True)
     counts: dict[str, int] = {}
     for split in splits:
         many = images * 2 if split == "train" else images
-        for name, write_split in WRITERS.items():
+        for name in only:
             progress(f"{name}: {split}")
-            counts |= write_split(root / name, split, many, seed, SPLITS.index(split))
+            counts |= WRITERS[name](root / name, split, many, seed, SPLITS.index(split))
         for size in dict.fromkeys(sets):
             progress(f"covr and collections: {split}, sets of {size}")
             for name, larger in (("covr", export_covr), ("collections", export_collections)):

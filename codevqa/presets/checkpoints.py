@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatch
 from pathlib import Path, PurePosixPath
+from types import MappingProxyType
 from urllib.parse import urlsplit
 
 from ..core.errors import ModelNotFoundError, SetupError
@@ -22,6 +23,21 @@ NOT_HERE = "not downloaded yet: needs the network once"
 _WEIGHTS = ("model*.safetensors", "pytorch_model*.bin")
 """Weights as back ends look for them; the first kind there is is loaded."""
 _SMALL = (".json", ".txt", ".model", ".jinja")
+EXPECTED: Mapping[str, float] = MappingProxyType(
+    {
+        "blip-itm-base-coco": 0.9,
+        "blip-image-captioning-base": 1.0,
+        "blip-itm-large-coco": 1.8,
+        "blip-image-captioning-large": 1.9,
+        "all-mpnet-base-v2": 0.4,
+        "siglip2-base-patch16-224": 1.5,
+        "grounding-dino-tiny": 0.7,
+        "SmolVLM-500M-Instruct": 1.0,
+        "Qwen2.5-Coder-1.5B-Instruct": 3.1,
+        "Qwen2.5-Coder-7B-Instruct": 15.2,
+    }
+)
+"""Gigabytes of the presets' checkpoints, computed from their numbers of parameters: for who is offline."""
 _VOCABULARY = ("tokenizer.json", "vocab.*", "*.model")
 
 
@@ -87,6 +103,12 @@ def size(place: Path) -> int:
     """Returns the bytes that a checkpoint takes on disk."""
     files = [place] if place.is_file() else [path for path in place.rglob("*") if path.is_file()]
     return sum(path.stat().st_size for path in files)
+
+
+def expected(spec: str) -> int | None:
+    """Returns about how many bytes a part's checkpoint has, without a network; None where that is not known."""
+    found = EXPECTED.get(spec.partition("@")[0].rpartition("/")[2])
+    return None if found is None else round(found * 1e9)
 
 
 def hub_id(spec: str) -> tuple[str, str | None] | None:
@@ -171,13 +193,13 @@ def fetch(
         specs: ``back end:id`` of each.
         tell: told what comes, before it does.
         preset: what to download later, for who is offline.
-        only_tell: whether nothing is to be fetched.
+        only_tell: whether nothing is to be fetched. Sizes are then told offline, too.
 
     Raises:
         ModelNotFoundError: there is no such checkpoint, or no way to it; told within seconds. What came is kept.
         SetupError: what came is not what it has to be.
     """
-    wanted = _plan(specs, preset)
+    wanted = _plan(specs, preset, tell if only_tell else None)
     if wanted:
         lines = [f"{amount(one.size):>12}  {one.name}" for one in wanted]
         tell("\n".join([f"{amount(sum(one.size or 0 for one in wanted))} to download:", *lines]))
@@ -193,12 +215,15 @@ def amount(count: int | None) -> str:
     return f"{count / 1e9:.1f} GB" if count >= 1e9 else f"{count / 1e6:.1f} MB"
 
 
-def _plan(specs: Iterable[str], preset: str) -> list[_Download]:
+def _plan(specs: Iterable[str], preset: str, tell: Callable[[str], None] | None) -> list[_Download]:
     """Asks once for each checkpoint that is not here how large it is."""
     lacking = {spec.partition(":")[2]: spec for spec in specs if fetchable(spec) and not lies(spec)}
     try:
         return [_on_web(name) if WebCheckpoint.named(name) else _on_hub(name, spec) for name, spec in lacking.items()]
     except (ConnectionError, TimeoutError) as error:
+        if tell is not None:
+            tell(f"Sizes are computed from numbers of parameters: {error}.")
+            return [_Download(name, expected(spec), int) for name, spec in lacking.items()]
         raise ModelNotFoundError(
             f"Not on this machine: {', '.join(lacking)}; {error}.",
             hint=f"Connect once and run codevqa download {preset}; the preset mini needs no network.",

@@ -16,8 +16,8 @@ from pathlib import Path
 
 from ... import plugins
 from ...core.errors import InputError, UnknownNameError
-from .collections import Collections
 from ..task import Example
+from .collections import Collections
 from .covr import COVR
 from .files import Folder, plain
 from .gqa import GQA
@@ -25,8 +25,8 @@ from .hub import SCHEME, open_hub
 from .loader import Loader, Split
 from .nlvr import NLVR
 from .nlvr2 import NLVR2
-from .vhs import VisualHaystacks
 from .own import open_own
+from .vhs import VisualHaystacks
 from .vqa import OKVQA, VQAv2
 
 __all__ = ["NAMES", "Split", "open_dataset", "splits"]
