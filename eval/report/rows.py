@@ -119,7 +119,7 @@ def _told(row: Row, steps: Iterable[JudgedStep]) -> dict[str, Any]:
         calls.append(shown)
     return {
         "method": METHOD_LABELS[row.method],
-        "facts": f"{seconds(row.seconds)}, {row.tokens:,} tokens",
+        "facts": f"{seconds(row.cost.seconds) if row.cost else seconds(row.seconds)}, {row.tokens:,} tokens",
         "error": f"{row.error}: {row.message}" if row.error else "",
         "program": row.program or "",
         "calls": calls,
