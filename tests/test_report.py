@@ -121,7 +121,7 @@ def test_several_runs_are_one_table_the_best_first(tmp_path: Path) -> None:
     other = make(tmp_path / "c", [RIGHT], info={"dataset": "nlvr2", "split": "dev"})
     changed = make(tmp_path / "d", [RIGHT] * 4 + [WRONG], info={"data_hash": "2"})
     text = read(first, second, other, changed, out=tmp_path / "all").text
-    result = text.partition(" Result ")[2].partition(" Between the runs ")[0]
+    result = text.split(" Result ")[2].partition(" Between the runs ")[0]
     assert re.findall(r"(\S+): (\S+ \S+) (\d+) (\d+)\.\d %", result) == [
         ("b/run", "gqa val", "10", "90"),
         ("d", "gqa val", "5", "80"),

@@ -17,7 +17,7 @@ SHARE = tuple((float(at), f"{at} %") for at in (0, 50, 100))
 """The scale of shares."""
 ROOM = 1.05
 """What a scale that ends with its largest figure adds to it."""
-INTERVALS = "Lines are 95 % intervals; n counts questions."
+INTERVALS = "95 % intervals, n questions"
 
 
 @dataclass(frozen=True)
@@ -44,19 +44,20 @@ class Chart:
     title: str
     marks: tuple[Mark, ...]
     ticks: tuple[tuple[float, str], ...]
-    note: str = INTERVALS
+    what: str = INTERVALS
+    """What lines and n are."""
+    note: str = ""
 
 
 def headline(run: RunFigures) -> Iterator[Chart]:
     """The accuracy of each method, and the differences."""
-    drawn = " The pictures are drawn: photographs may give other figures." if run.info.drawn else ""
     found = [
         _share(METHOD_LABELS[method], method, one.accuracy)
         for method, one in run.summary.methods.items()
         if one.accuracy is not None
     ]
     if found:
-        yield Chart("Accuracy", tuple(found), SHARE, INTERVALS + drawn)
+        yield Chart("Accuracy", tuple(found), SHARE)
     marks = []
     for pair, paired in run.summary.pairs.items():
         gain = paired.difference
@@ -65,7 +66,7 @@ def headline(run: RunFigures) -> Iterator[Chart]:
         marks.append(Mark(pair_label(pair), "", 50 + 50 * gain.value, line, text))
     if marks:
         ticks = ((0.0, "−100"), (50.0, "0"), (100.0, "+100"))
-        yield Chart("Difference in points", tuple(marks), ticks, "Same questions for both methods.")
+        yield Chart("Difference in points", tuple(marks), ticks, note="Same questions for both methods.")
 
 
 def cost(summary: Summary) -> Chart | None:
@@ -76,10 +77,10 @@ def cost(summary: Summary) -> Chart | None:
     for method, accuracy, cost in found:
         if accuracy and cost and most:
             line = None if too_few(accuracy) else (100 * accuracy.low, 100 * accuracy.high)
-            text = f"{METHOD_LABELS[method]}: {cost.seconds:.3f} s"
-            marks.append(Mark("", method, 100 * cost.seconds / most, line, text, height=100 * accuracy.value))
-    note = f"Upwards: accuracy. To the right: mean seconds a question. {INTERVALS}"
-    return Chart("Accuracy against seconds a question", tuple(marks), _seconds(most), note) if marks else None
+            text = f"{_share('', method, accuracy).text}: {cost.seconds:.3f} s"
+            marks.append(Mark(METHOD_LABELS[method], method, 100 * cost.seconds / most, line, text, height=100 * accuracy.value))
+    note = "Upwards: accuracy. To the right: mean seconds a question."
+    return Chart("Accuracy against seconds a question", tuple(marks), _seconds(most), note=note) if marks else None
 
 
 def latency(summary: Summary) -> Chart | None:
@@ -91,10 +92,10 @@ def latency(summary: Summary) -> Chart | None:
     marks = []
     for method, one in found.items():
         low, first, middle, third, high = (100 * one.spread[mark] / most for mark in (5, 25, 50, 75, 95))
-        text = f"median {one.spread[50]:.3f} s, 95 % within {one.spread[95]:.3f} s, n {one.rows:,}"
+        text = f"median {one.spread[50]:.3f} s, 95 % in {one.spread[95]:.3f} s, n {one.rows:,}"
         marks.append(Mark(METHOD_LABELS[method], method, middle, (low, high), text, box=(first, third)))
-    note = "The dot is the median, the box the middle half, the line 5 % to 95 % of the questions."
-    return Chart("Distribution of seconds a question", tuple(marks), _seconds(most), note)
+    what = "dot: median, box: middle half, line: 5 % to 95 % of n questions"
+    return Chart("Distribution of seconds a question", tuple(marks), _seconds(most), what)
 
 
 def kinds(summary: Summary) -> Iterator[Chart]:
@@ -107,14 +108,14 @@ def kinds(summary: Summary) -> Iterator[Chart]:
             if label in largest
             for method, share in group.accuracy.items()
         ]
-        part = f" The largest {len(largest)} of {len(groups)} groups." if len(largest) < len(groups) else ""
-        yield Chart(f"By {key.replace('_', ' ')}" if key else "Kinds of questions", tuple(marks), SHARE, INTERVALS + part)
+        part = f"The largest {len(largest)} of {len(groups)} groups." if len(largest) < len(groups) else ""
+        yield Chart(f"By {key.replace('_', ' ')}" if key else "Kinds of questions", tuple(marks), SHARE, note=part)
 
 
 def primitives(steps: StepSummary) -> Chart:
     """How often each primitive was right, of its calls that scene graphs can judge."""
     marks = [_share(name, "codevqa", steps.shares[name]) for name in steps.calls if name in steps.shares]
-    return Chart("Right of the judged calls", tuple(marks), SHARE, "Lines are 95 % intervals; n counts judged calls.")
+    return Chart("Right of the judged calls", tuple(marks), SHARE, "95 % intervals, n judged calls")
 
 
 def _share(label: str, colour: str, share: Interval) -> Mark:
