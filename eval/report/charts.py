@@ -6,7 +6,7 @@ Places are per cent of the width, so a chart fits a phone as well as a wide scre
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ..metrics.steps import StepSummary
 from ..statistics import Interval
@@ -71,14 +71,15 @@ def headline(run: RunFigures) -> Iterator[Chart]:
 
 def cost(summary: Summary) -> Chart | None:
     """Accuracy against seconds a question; None where either is unknown."""
-    found = [(method, one.accuracy, one.cost) for method, one in summary.methods.items() if one.accuracy and one.cost]
-    most = ROOM * max((cost.seconds for _, _, cost in found if cost), default=0.0)
+    found = [
+        (name, one.accuracy, one.cost.seconds) for name, one in summary.methods.items() if one.accuracy and one.cost
+    ]
+    most = ROOM * max((seconds for _, _, seconds in found), default=0.0)
     marks = []
-    for method, accuracy, cost in found:
-        if accuracy and cost and most:
-            line = None if too_few(accuracy) else (100 * accuracy.low, 100 * accuracy.high)
-            text = f"{_share('', method, accuracy).text}: {cost.seconds:.3f} s"
-            marks.append(Mark(METHOD_LABELS[method], method, 100 * cost.seconds / most, line, text, height=100 * accuracy.value))
+    for method, accuracy, seconds in found if most else ():
+        share = _share(METHOD_LABELS[method], method, accuracy)
+        text = f"{share.text}: {seconds:.3f} s"
+        marks.append(replace(share, at=100 * seconds / most, text=text, height=100 * accuracy.value))
     note = "Upwards: accuracy. To the right: mean seconds a question."
     return Chart("Accuracy against seconds a question", tuple(marks), _seconds(most), note=note) if marks else None
 

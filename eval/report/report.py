@@ -98,10 +98,13 @@ def _html(runs: Sequence[RunFigures], data: str) -> str:
     environment = Environment(loader=FileSystemLoader(TEMPLATES), autoescape=True, undefined=StrictUndefined)
     environment.filters |= {"percent": percent, "calls": calls_text, "pace": pace_text, "json": json.dumps}
     said = set[str]()
-    environment.filters |= {"place": lambda at: f"{min(max(at, 0.0), 100.0):.2f}", "once": lambda note: _once(note, said)}
+    environment.filters |= {
+        "place": lambda at: f"{min(max(at, 0.0), 100.0):.2f}",
+        "once": lambda note: _once(note, said),
+    }
     words = (breakdown, certainty, confusions, corpus, only_right, p_text, points, sentences)
-    words += (cost, headline, kinds, latency, marked, primitives)
-    environment.globals |= {"labels": METHOD_LABELS, **{one.__name__: one for one in words}}
+    charts = (cost, headline, kinds, latency, marked, primitives)
+    environment.globals |= {"labels": METHOD_LABELS, **{one.__name__: one for one in (*words, *charts)}}
     script = (TEMPLATES / "report.js").read_text(encoding="utf-8")
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     policy = (

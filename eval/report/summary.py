@@ -216,17 +216,17 @@ def _cost(costs: Sequence[Cost]) -> MethodCost | None:
 
 def _confusion(kept: Iterable[_Kept], examples: Sequence[Example]) -> dict[str, dict[str, int]]:
     """Counts questions by their gold answer and by what was said, the most frequent gold answers first."""
-    pairs = [
+    answers = [
         (_letters(Counter(gold).most_common(1)[0][0]), _letters(one.row.prediction) or "(nothing)")
         for one in kept
         if (gold := examples[one.place].gold)
     ]
-    names = [name for name, _ in Counter(gold for gold, _ in pairs).most_common(ANSWERS)]
+    names = [name for name, _ in Counter(gold for gold, _ in answers).most_common(ANSWERS)]
     counts: dict[str, dict[str, int]] = {}
-    for pair, count in Counter(pairs).items():
-        gold, said = (name if name in names else "other" for name in pair)
-        line = counts.setdefault(gold, {})
-        line[said] = line.get(said, 0) + count
+    for answer in answers:
+        truth, said = (name if name in names else "other" for name in answer)
+        line = counts.setdefault(truth, {})
+        line[said] = line.get(said, 0) + 1
     order = [*(name for name in names if name != "other"), "other"]
     return {gold: {said: counts[gold].get(said, 0) for said in order} for gold in order if gold in counts}
 

@@ -319,7 +319,9 @@ def confusions(summary: Summary) -> Iterator[Table]:
         if len(counts) < 2:
             continue
         said = list(next(iter(counts.values())))
-        rows = [(clean(gold), *(f"{line[one]:,}" if line[one] else "" for one in said)) for gold, line in counts.items()]
+        rows = [
+            (clean(gold), *(f"{line[one]:,}" if line[one] else "" for one in said)) for gold, line in counts.items()
+        ]
         yield Table(("Gold answer", *map(clean, said)), tuple(rows), f"What {METHOD_LABELS[method]} said")
 
 
