@@ -103,7 +103,9 @@ class Forecast:
         since, before = self.points[0]
         if seconds > self.points[-1][0] * 1.01:
             self.points.append((seconds, work))
-        return parts, max(0.0, work - before) / (seconds - since) if seconds > since else 0.0
+        recent = max(0.0, work - before) / (seconds - since) if seconds > since else 0.0
+        early = self.count < 3 * (len(doing) + 1)  # those that began together end together: a lull says little
+        return parts, max(recent, work / seconds) if early and seconds else recent
 
 
 class Session:
