@@ -30,6 +30,8 @@ MOST = 20_000
 """Questions of one page; of longer runs it lists every second, third, ... one."""
 PICTURES = 400
 """Pictures that a page shows; the others it names."""
+WEIGHT = 1_500_000
+"""Characters of pictures after which it shows no more."""
 SIDE = 240
 """Longest side of a picture, in pixels."""
 MAX_TEXT = 4000
@@ -196,7 +198,8 @@ class _Album:
 
     def place(self, image: PictureFile) -> int | None:
         """Returns where a picture is in ``pictures``; None where it is not."""
-        if image not in self.places and len(self.places) < PICTURES:
+        room = len(self.places) < PICTURES and sum(map(len, self.pictures)) < WEIGHT
+        if image not in self.places and room:
             self.places[image] = None
             with suppress(ImageError):
                 picture = load_picture(self._found(image).load())
