@@ -31,7 +31,7 @@ def assert_safe(html: str) -> Read:
         assert one.tag not in ("script", "iframe", "object", "embed", "link", "form", "base", "img")
         for name, value in one.attributes.items():
             assert not name.startswith("on"), (one.tag, name)
-            assert name not in ("src", "href", "srcset", "style") or (one.tag, value) == ("a", "#questions"), name
+            assert name not in ("src", "href", "srcset", "style") or (one.tag == "a" and value[0] == "#"), name
     style = re.search(r"<style>(.*?)</style>", html, re.DOTALL)
     assert style and "url(" not in style[1] and "@import" not in style[1]
     return page

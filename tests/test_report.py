@@ -22,6 +22,8 @@ from codevqa.eval.report.diff import compare_runs
 from codevqa.eval.report.paper import DRAWN
 from codevqa.eval.report.reading import summary_of
 from codevqa.eval.report.report import write
+from codevqa.eval.report.table import summary_lines
+from codevqa.eval.report.tables import METHOD_LABELS, model_name
 from codevqa.eval.run.run_info import RunInfo
 from codevqa.eval.task import PictureFile, Row
 from codevqa.miniworld.export import write as write_data
@@ -121,7 +123,7 @@ def test_several_runs_are_one_table_the_best_first(tmp_path: Path) -> None:
     other = make(tmp_path / "c", [RIGHT], info={"dataset": "nlvr2", "split": "dev"})
     changed = make(tmp_path / "d", [RIGHT] * 4 + [WRONG], info={"data_hash": "2"})
     text = read(first, second, other, changed, out=tmp_path / "all").text
-    result = text.partition(" Result ")[2].partition(" Between the runs ")[0]
+    result = text.split(" Result ")[2].partition(" Between the runs ")[0]
     assert re.findall(r"(\S+): (\S+ \S+) (\d+) (\d+)\.\d %", result) == [
         ("b/run", "gqa val", "10", "90"),
         ("d", "gqa val", "5", "80"),
@@ -185,3 +187,51 @@ def test_what_two_runs_do_otherwise(tmp_path: Path, codevqa: CommandLine) -> Non
     assert "+10.0" in codevqa("diff", first, second).stdout
     told = json.loads(codevqa("diff", first, second, "--json", "--method", "codevqa").stdout)
     assert told["changed_answers"] == 6 and told["paired"]["better"] == 3
+
+
+# -- what is seen first ------------------------------------------------------------------------------------------------
+
+
+def test_the_page_begins_with_the_figures_that_the_summary_and_the_terminal_have(real: Path) -> None:
+    written = write([real / "run"])
+    html = written.page.read_text(encoding="utf-8")
+    text = assert_safe(html).text
+    summary = written.runs[0].summary
+    terminal = "\n".join(summary_lines(written.runs[0].info, summary))
+    first = text.partition(" Cost ")[2].partition(" Accuracy ")[2].partition(" Cost ")[0]
+    for method, one in summary.methods.items():
+        assert one.accuracy is not None and one.cost is not None
+        assert f"{METHOD_LABELS[method]} {100 * one.accuracy.value:.1f} %: too few to say, n 8" in first
+        assert re.search(rf"{METHOD_LABELS[method]} {one.cost.seconds:.3f} {one.cost.model_seconds:.3f} ", text)
+        assert re.search(rf"(?m)^{method} .* {one.cost.seconds:.3f} +\d+$", terminal)
+    assert "(too few to say)" in first, "a difference on eight questions"
+    for title in ("Accuracy", "Difference in points", "Distribution of seconds a question", "By structural"):
+        assert re.search(rf">{title} <span class=\"soft\">[^<]* n [^<]*, drawn pictures</span>", html), title
+    assert "@mini" not in text and "writer mini language model (part of CodeVQA)" in text
+    assert len(html) < 3_000_000
+
+
+def test_the_contents_lead_everywhere_and_no_note_comes_twice(tmp_path: Path) -> None:
+    html = write([make(tmp_path / "run", [RIGHT] * 12 + [BETTER] * 9 + [WORSE])]).page.read_text(encoding="utf-8")
+    links = re.findall(r'href="#([^"]*)">([^<]*)</a>', html)
+    for place, title in links:
+        assert re.search(rf'<section id="{place}">\s*<h2>{title}</h2>', html), title
+    assert links[0][1] == "Result" and len(links) == html.count("<h2>")
+    sentences = [one for note in re.findall(r'<p class="note">([^<]*)<', html) for one in re.split(r"(?<=\.) ", note)]
+    assert len(sentences) == len(set(sentences)) > 3
+
+
+def test_answers_that_are_confused_are_counted(tmp_path: Path) -> None:
+    with Store.create(tmp_path / "run", RunInfo("gqa", "val", ("codevqa",))) as store:
+        for number, (gold, said) in enumerate(
+            [("Yes", "yes"), ("yes", "no"), ("yes", "no"), ("no", "no"), ("no", "x")]
+        ):
+            store.add(example(number, gold=(gold,)), [Row(f"{number:04}", "codevqa", 0, said)])
+        counts = summary_of(store).confusion["codevqa"]
+    assert counts == {"yes": {"yes": 1, "no": 2, "other": 0}, "no": {"yes": 0, "no": 1, "other": 1}}
+
+
+def test_models_have_the_names_that_people_know() -> None:
+    assert model_name("@mini/weights/captioner") == "mini captioner (part of CodeVQA)"
+    assert model_name("Salesforce/blip-vqa-base") == "Salesforce/blip-vqa-base"
+    assert model_name("/srv/models/blip-large") == "blip-large"

@@ -229,7 +229,7 @@ def line(status: Status) -> str:
     parts = [f"{status.examples:,}{of} questions{share}", f"{status.rate:.2f}/s"]
     if status.left is not None:
         left, taken = (timedelta(seconds=round(seconds)) for seconds in (status.left, status.seconds))
-        parts.append(f"{left} left" if left else f"took {taken}")
+        parts.append(f"{left} left" if status.examples < (status.total or 0) else f"took {taken}")
     if status.skipped:
         parts.append(f"{status.skipped:,} done before")
     if status.errors:

@@ -70,10 +70,12 @@ class MethodCost:
     completion_tokens: float
     calls: Mapping[str, float]
     """Model calls a question, by kind."""
+    spread: Mapping[int, float] = field(default_factory=dict)
+    """Seconds at which so many percent of the questions are done: 5, 25, 50, 75, 95."""
 
     @property
     def seconds(self) -> float:
-        """Of models and programs, without waiting."""
+        """Of models and programs, without waiting: "seconds a question" on the page and in the terminal."""
         return self.model_seconds + self.program_seconds
 
 
@@ -95,7 +97,7 @@ class MethodSummary:
     errors: tuple[ErrorLine, ...]
     """Most frequent first."""
     seconds: Mapping[str, float]
-    """``mean``, ``median`` and ``p95`` of wall time."""
+    """``mean``, ``median`` and ``p95`` of wall time, with the time that a question waits for others."""
     tokens: float
     """Mean number of tokens the language models read and wrote."""
     corpus: Mapping[str, Figure]
@@ -181,6 +183,8 @@ class Summary:
     breakdown: Mapping[str, tuple[Group, ...]]
     """By group key: numbers in their order, other values the most frequent first."""
     coverage: Coverage = Coverage(0, 0, {})
+    confusion: Mapping[Method, Mapping[str, Mapping[str, int]]] = field(default_factory=dict)
+    """Questions by gold answer and by what was said; rare answers are together as ``other``."""
     only: Mapping[Method, Singles] = field(default_factory=dict)
     """Questions that only ``codevqa`` got right, and that only ``direct`` did; empty where not both were asked."""
     notes: tuple[str, ...] = ()

@@ -10,6 +10,7 @@ import base64
 import hashlib
 import json
 import os
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -20,6 +21,7 @@ from ...core.errors import InputError, SetupError
 from ..metrics.scene_graphs import SceneGraphs, find_scene_graphs, load_scene_graphs
 from ..metrics.steps import image_id, summarize_steps
 from ..run.store import Store
+from .charts import cost, headline, kinds, latency, marked, primitives
 from .diff import Difference, compare_runs
 from .figures import RunFigures
 from .reading import metric_of, pairs_of
@@ -32,6 +34,7 @@ from .tables import (
     breakdown,
     certainty,
     compared,
+    confusions,
     corpus,
     only_right,
     p_text,
@@ -94,8 +97,14 @@ def _html(runs: Sequence[RunFigures], data: str) -> str:
 
     environment = Environment(loader=FileSystemLoader(TEMPLATES), autoescape=True, undefined=StrictUndefined)
     environment.filters |= {"percent": percent, "calls": calls_text, "pace": pace_text, "json": json.dumps}
-    words = (breakdown, certainty, corpus, only_right, p_text, points, sentences)
-    environment.globals |= {"labels": METHOD_LABELS, **{one.__name__: one for one in words}}
+    said = set[str]()
+    environment.filters |= {
+        "place": lambda at: f"{min(max(at, 0.0), 100.0):.2f}",
+        "once": lambda note: _once(note, said),
+    }
+    words = (breakdown, certainty, confusions, corpus, only_right, p_text, points, sentences)
+    charts = (cost, headline, kinds, latency, marked, primitives)
+    environment.globals |= {"labels": METHOD_LABELS, **{one.__name__: one for one in (*words, *charts)}}
     script = (TEMPLATES / "report.js").read_text(encoding="utf-8")
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     policy = (
@@ -115,6 +124,13 @@ def _html(runs: Sequence[RunFigures], data: str) -> str:
         script=Markup(script),  # ours alone
         policy=policy,
     )
+
+
+def _once(note: str, said: set[str]) -> str:
+    """Returns the sentences of a note that the page has not said yet."""
+    fresh = [one for one in re.split(r"(?<=\.) (?=[A-Z])", note) if one not in said]
+    said.update(fresh)
+    return " ".join(fresh)
 
 
 def _between(runs: Sequence[RunFigures]) -> Iterator[tuple[str, Difference]]:

@@ -30,6 +30,8 @@ MOST = 20_000
 """Questions of one page; of longer runs it lists every second, third, ... one."""
 PICTURES = 400
 """Pictures that a page shows; the others it names."""
+WEIGHT = 1_500_000
+"""Characters of pictures after which it shows no more."""
 SIDE = 240
 """Longest side of a picture, in pixels."""
 MAX_TEXT = 4000
@@ -119,7 +121,7 @@ def _told(row: Row, steps: Iterable[JudgedStep]) -> dict[str, Any]:
         calls.append(shown)
     return {
         "method": METHOD_LABELS[row.method],
-        "facts": f"{seconds(row.seconds)}, {row.tokens:,} tokens",
+        "facts": f"{seconds(row.cost.seconds) if row.cost else seconds(row.seconds)}, {row.tokens:,} tokens",
         "error": f"{row.error}: {row.message}" if row.error else "",
         "program": row.program or "",
         "calls": calls,
@@ -196,7 +198,8 @@ class _Album:
 
     def place(self, image: PictureFile) -> int | None:
         """Returns where a picture is in ``pictures``; None where it is not."""
-        if image not in self.places and len(self.places) < PICTURES:
+        room = len(self.places) < PICTURES and sum(map(len, self.pictures)) < WEIGHT
+        if image not in self.places and room:
             self.places[image] = None
             with suppress(ImageError):
                 picture = load_picture(self._found(image).load())

@@ -28,6 +28,10 @@ ONLY: tuple[Method, ...] = ("codevqa", "direct")
 """Methods of which a report tells what only one of them got right."""
 SHARES = (0.2, 0.4, 0.6, 0.8, 1.0)
 """Of the surest answers, whose errors are told."""
+MARKS = (5, 25, 50, 75, 95)
+"""Percentiles of the seconds that are told."""
+ANSWERS = 8
+"""Gold answers of a table of confusions; the others are together."""
 FIRST = 20
 """Questions that only one method got right, of which a report tells."""
 SIZES = (1, 2, 4, 5, 10, 20, 50, 100)
@@ -91,6 +95,7 @@ def summarize(pairs: Iterable[tuple[Example, Mapping[Method, Row]]], metric: Met
         clusters=len(names),
         breakdown=slices.breakdown(examples, next(iter(gains), None)),
         coverage=Coverage(n, len(unasked), dict(reasons.most_common())),
+        confusion={method: _confusion(kept[method][0].values(), examples) for method in slices.scores},
         only=_only(kept, examples),
         notes=tuple(_notes(examples, len(names), metric)),
     )
@@ -214,7 +219,26 @@ def _cost(costs: Sequence[Cost]) -> MethodCost | None:
     means = {name: fmean(getattr(cost, name) for cost in costs) for name in names}
     kinds = sorted({kind for cost in costs for kind in cost.calls})
     calls = {kind: fmean(cost.calls.get(kind, 0) for cost in costs) for kind in kinds}
-    return MethodCost(rows=len(costs), calls=calls, **means)
+    marks = np.percentile([cost.seconds for cost in costs], MARKS)
+    spread = {mark: float(value) for mark, value in zip(MARKS, marks, strict=True)}
+    return MethodCost(rows=len(costs), calls=calls, spread=spread, **means)
+
+
+def _confusion(kept: Iterable[_Kept], examples: Sequence[Example]) -> dict[str, dict[str, int]]:
+    """Counts questions by their gold answer and by what was said, the most frequent gold answers first."""
+    answers = [
+        (_letters(Counter(gold).most_common(1)[0][0]), _letters(one.row.prediction) or "(nothing)")
+        for one in kept
+        if (gold := examples[one.place].gold)
+    ]
+    names = [name for name, _ in Counter(gold for gold, _ in answers).most_common(ANSWERS)]
+    counts: dict[str, dict[str, int]] = {}
+    for answer in answers:
+        truth, said = (name if name in names else "other" for name in answer)
+        line = counts.setdefault(truth, {})
+        line[said] = line.get(said, 0) + 1
+    order = [*(name for name in names if name != "other"), "other"]
+    return {gold: {said: counts[gold].get(said, 0) for said in order} for gold in order if gold in counts}
 
 
 def _selective(scored: Sequence[_Kept]) -> Selective | None:

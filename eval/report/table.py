@@ -19,7 +19,7 @@ def summary_lines(info: RunInfo, summary: Summary, pace: Pace | None = None) -> 
     if info.unofficial:
         lines.append(f"not the official split: {info.unofficial}")
     table: list[tuple[str, ...]] = [
-        ("", "accuracy [95 %]", "fallback", "plain pass", "unanswered", "s, median", "tokens")
+        ("", "accuracy [95 %]", "fallback", "plain pass", "unanswered", "s a question", "tokens")
     ]
     table.extend(_cells(method, one) for method, one in summary.methods.items())
     lines += aligned(table)
@@ -83,6 +83,6 @@ def _cells(method: Method, one: MethodSummary) -> tuple[str, ...]:
         f"{one.fallback.value:.1%}",
         "" if one.plain is None else f"{one.plain.value:.1%}",
         f"{one.unanswered:,}",
-        f"{one.seconds['median']:.2f}",
+        "" if one.cost is None else f"{one.cost.seconds:.3f}",
         f"{one.tokens:,.0f}",
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from ...core.trace import Method
 from ...pages.words import clean
@@ -21,13 +22,15 @@ MOST_LINES = 30
 METHOD_LABELS: Mapping[Method, str] = {"codevqa": "CodeVQA", "direct": "Direct", "pnpvqa": "PnP-VQA"}
 """What a reader sees of a method."""
 GAIN = ("Difference in points", "Better / worse", "p")
-HOLM = "Holm: p as it is when all rows of this table are tested at once."
+HOLM = "Holm: p as it is when all rows of a table are tested at once."
 _WORDS: Mapping[str, tuple[str, str]] = {
     "codevqa-direct": ("Writing a program", "asking a vision-language model once"),
     "codevqa-pnpvqa": ("Writing a program", "asking the question as it is"),
     "direct-pnpvqa": ("Asking a vision-language model once", "reading captions"),
 }
 """What each pair compares, with what."""
+SHIPPED: Mapping[str, str] = {"lm": "language model", "vlm": "vision-language model"}
+"""What shipped models are called, where the name of their folder is short."""
 TIED = "\N{NO-BREAK SPACE}"
 """Keeps a figure and its interval on one line."""
 
@@ -57,7 +60,14 @@ def points(difference: Interval | None) -> str:
     if difference is None:
         return "–"
     value, low, high = (f"{100 * one:+.1f}" for one in (difference.value, difference.low, difference.high))
+    if too_few(difference):
+        return f"{value} (too few to say)".replace("-", "−").replace(" ", TIED)
     return f"{value} ({low} to {high})".replace("-", "−").replace(" ", TIED)
+
+
+def too_few(figure: Interval) -> bool:
+    """Says whether an interval tells nothing: of few questions, or as wide as the scale."""
+    return figure.n < FEW or figure.high - figure.low >= 1
 
 
 def p_text(paired: Paired | None) -> str:
@@ -88,12 +98,21 @@ def _about(info: RunInfo, summary: Summary) -> Iterator[tuple[str, str]]:
     yield "notes", " ".join(summary.notes)
     if info.preset:
         yield "preset", info.preset
-    yield from info.models.items()
+    yield from ((role.replace("_", " "), model_name(one)) for role, one in info.models.items())
     yield "prompts", f"{info.prompts} (SHA-256 {info.prompt_hash[:16]})"
     yield "seeds", ", ".join(map(str, info.seeds))
     if info.data_hash:
         yield "annotations", f"SHA-256 {info.data_hash[:16]}"
     yield "begun", f"{info.started} with codevqa {info.version} on {info.machine}"
+
+
+def model_name(model: str) -> str:
+    """Returns the name that people know a model by: ``mini language model`` for one that is shipped here."""
+    shipped = model.removeprefix("@mini/weights/")
+    if shipped != model:
+        return f"mini {SHIPPED.get(shipped, shipped)} (part of CodeVQA)"
+    parts = Path(model).parts
+    return parts[-1] if len(parts) > 2 or Path(model).is_absolute() else model
 
 
 # -- the result --------------------------------------------------------------------------------------------------------
@@ -215,7 +234,13 @@ def _paper_note(*infos: RunInfo) -> str:
 
 
 def breakdown(info: RunInfo, summary: Summary) -> Iterator[Table]:
-    """Accuracy by group: one table a key, and one, the first, for all keys that are answered yes or no."""
+    """Accuracy by group: one table a key, as :func:`by_kind` has them."""
+    for key, groups in by_kind(summary):
+        yield _table(info, summary, key, groups)
+
+
+def by_kind(summary: Summary) -> Iterator[tuple[str, Mapping[str, Group]]]:
+    """Groups by key; the first, without a key, has all keys that are answered yes or no."""
     kinds: dict[str, Group] = {}
     others: dict[str, dict[str, Group]] = {}
     for key, groups in summary.breakdown.items():
@@ -224,9 +249,8 @@ def breakdown(info: RunInfo, summary: Summary) -> Iterator[Table]:
         elif len(groups) > 1:
             others[key] = {group.value: group for group in groups}
     if kinds:
-        yield _table(info, summary, "", kinds)
-    for key, values in others.items():
-        yield _table(info, summary, key, values)
+        yield "", kinds
+    yield from others.items()
 
 
 def _table(info: RunInfo, summary: Summary, key: str, groups: Mapping[str, Group]) -> Table:
@@ -272,7 +296,7 @@ def _notes(
     if summary.pairs:
         yield HOLM
     if paper:
-        yield f"Paper: {_paper_note(info)}."
+        yield "The paper's columns are on its own questions."
 
 
 # -- the whole run -----------------------------------------------------------------------------------------------------
@@ -287,6 +311,18 @@ def corpus(summary: Summary) -> Table | None:
     note = " ".join(f"No {name}: {why}." for name, why in reasons.items())
     head = ("", *(METHOD_LABELS[method] for method in methods))
     return Table(head, tuple(rows), note=note) if rows else None
+
+
+def confusions(summary: Summary) -> Iterator[Table]:
+    """Gold answers against what was said: one table a method; none where no answer comes twice."""
+    for method, counts in summary.confusion.items():
+        if len(counts) < 2:
+            continue
+        said = list(next(iter(counts.values())))
+        rows = [
+            (clean(gold), *(f"{line[one]:,}" if line[one] else "" for one in said)) for gold, line in counts.items()
+        ]
+        yield Table(("Gold answer", *map(clean, said)), tuple(rows), f"What {METHOD_LABELS[method]} said")
 
 
 def certainty(summary: Summary) -> Table | None:

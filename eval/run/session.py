@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
@@ -51,6 +52,10 @@ class Status:
     """Rows of this session with an error, fallbacks included."""
     seconds: float = 0.0
     """Since this session began."""
+    under_way: float = 0.0
+    """Examples' worth of work already done on those under way."""
+    recent: float = 0.0
+    """Examples a second lately, the parts of those under way included; 0 where not known."""
 
     @property
     def rate(self) -> float:
@@ -59,10 +64,48 @@ class Status:
 
     @property
     def left(self) -> float | None:
-        """Seconds left at this rate; None where that cannot be told."""
-        if self.total is None or not self.rate:
+        """Seconds left at the recent rate; None where that cannot be told."""
+        rate = self.recent or self.rate
+        if self.total is None or not rate:
             return None
-        return max(0, self.total - self.examples) / self.rate
+        return max(0.0, self.total - self.examples - self.under_way) / rate
+
+
+class Forecast:
+    """Tells how fast a session goes, from what is finished and from what is under way.
+
+    Examples are answered side by side, so many may end at the same moment after a long wait. An example under way
+    counts by its age over the time that examples take. The rate is that of the latter half of the session: models
+    that are slow at first do not count for ever.
+    """
+
+    def __init__(self) -> None:
+        self.count, self.took = 0, 0.0
+        self.points = deque([(0.0, 0.0)])
+        """Seconds since the session began, and the work done by then."""
+
+    def finished(self, seconds: float, took: float, ages: Iterable[float]) -> tuple[float, float]:
+        """Returns the work done on examples under way, and the recent rate, as an example ends.
+
+        Args:
+            seconds: since the session began.
+            took: seconds of this example.
+            ages: seconds since each example under way began.
+        """
+        self.count += 1
+        self.took += (took - self.took) * max(1 / self.count, 0.05)
+        doing = [min(age / self.took, 1.0) for age in ages] if self.took else []
+        parts = sum(doing)
+        work = self.count + parts
+        loaded = self.count > len(doing) + 1  # what models did before the first answer says no more
+        while len(self.points) > 1 and (self.points[1][0] <= seconds / 2 or (loaded and not self.points[0][0])):
+            self.points.popleft()
+        since, before = self.points[0]
+        if seconds > self.points[-1][0] * 1.01:
+            self.points.append((seconds, work))
+        recent = max(0.0, work - before) / (seconds - since) if seconds > since else 0.0
+        early = self.count < 3 * (len(doing) + 1)  # those that began together end together: a lull says little
+        return parts, max(recent, work / seconds) if early and seconds else recent
 
 
 class Session:
@@ -97,6 +140,9 @@ class Session:
         """Examples in a row for which a model failed."""
         self.under_way: dict[str, str] = {}
         """Question by id."""
+        self.starts: dict[str, float] = {}
+        """When each of those began."""
+        self.forecast = Forecast()
         end = None if info.limit is None else info.offset + info.limit
         self.source = enumerate(islice(dataset, info.offset, end), info.offset)
 
@@ -143,11 +189,13 @@ class Session:
                     await asyncio.sleep(0)  # lets an interrupt in while millions are skipped
                     continue
                 self.under_way[example.id] = example.question
+                self.starts[example.id] = time.monotonic()
                 try:
                     rows = await self.ask(example, jobs)
                 finally:
                     del self.under_way[example.id]
-                self._keep(place, example, rows)
+                    start = self.starts.pop(example.id)
+                self._keep(place, example, rows, start)
         except (InputError, ReplayMissError, ServerError, SetupError) as error:
             self.stopped = self.stopped or error
 
@@ -176,8 +224,11 @@ class Session:
             self._told()
         return found
 
-    def _keep(self, place: int, example: Example, rows: list[Row]) -> None:
+    def _keep(self, place: int, example: Example, rows: list[Row], start: float) -> None:
         self.store.add(example, rows, place=place)
+        now = time.monotonic()
+        ages = [now - one for one in self.starts.values()]
+        self.status.under_way, self.status.recent = self.forecast.finished(now - self.begun, now - start, ages)
         self.status.rows += len(rows)
         self.status.errors += sum(row.error is not None for row in rows)
         self._told()

@@ -1,0 +1,135 @@
+"""The charts of a report: figures as marks on a scale, which the page draws as SVG.
+
+Places are per cent of the width, so a chart fits a phone as well as a wide screen, and its words stay text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+
+from ..metrics.steps import StepSummary
+from ..statistics import Interval
+from .figures import RunFigures, Summary
+from .tables import METHOD_LABELS, by_kind, pair_label, percent, points, too_few
+
+SHARE = tuple((float(at), f"{at} %") for at in (0, 50, 100))
+"""The scale of shares."""
+ROOM = 1.05
+"""What a scale that ends with its largest figure adds to it."""
+INTERVALS = "95 % intervals, n questions"
+
+
+@dataclass(frozen=True)
+class Mark:
+    """One figure, with the words beside it."""
+
+    label: str
+    colour: str
+    """Name of the method; empty where it is of none."""
+    at: float
+    line: tuple[float, float] | None
+    """From where to where; None where too few questions say."""
+    text: str
+    box: tuple[float, float] | None = None
+    """The middle half of a distribution."""
+    height: float = 0.0
+    """Place from below, where the chart has two scales."""
+
+
+@dataclass(frozen=True)
+class Chart:
+    """Marks on one scale."""
+
+    title: str
+    marks: tuple[Mark, ...]
+    ticks: tuple[tuple[float, str], ...]
+    what: str = INTERVALS
+    """What lines and n are."""
+    note: str = ""
+
+
+def headline(run: RunFigures) -> Iterator[Chart]:
+    """The accuracy of each method, and the differences."""
+    found = [
+        _share(METHOD_LABELS[method], method, one.accuracy)
+        for method, one in run.summary.methods.items()
+        if one.accuracy is not None
+    ]
+    if found:
+        yield Chart("Accuracy", tuple(found), SHARE)
+    marks = []
+    for pair, paired in run.summary.pairs.items():
+        gain = paired.difference
+        line = None if too_few(gain) else (50 + 50 * gain.low, 50 + 50 * gain.high)
+        text = f"{points(gain)}, n {gain.n:,}"
+        marks.append(Mark(pair_label(pair), "", 50 + 50 * gain.value, line, text))
+    if marks:
+        ticks = ((0.0, "−100"), (50.0, "0"), (100.0, "+100"))
+        yield Chart("Difference in points", tuple(marks), ticks, note="Same questions for both methods.")
+
+
+def cost(summary: Summary) -> Chart | None:
+    """Accuracy against seconds a question; None where either is unknown."""
+    found = [
+        (name, one.accuracy, one.cost.seconds) for name, one in summary.methods.items() if one.accuracy and one.cost
+    ]
+    most = ROOM * max((seconds for _, _, seconds in found), default=0.0)
+    marks = []
+    for method, accuracy, seconds in found if most else ():
+        share = _share(METHOD_LABELS[method], method, accuracy)
+        text = f"{share.text}: {seconds:.3f} s"
+        marks.append(replace(share, at=100 * seconds / most, text=text, height=100 * accuracy.value))
+    note = "Upwards: accuracy. To the right: mean seconds a question."
+    return Chart("Accuracy against seconds a question", tuple(marks), _seconds(most), note=note) if marks else None
+
+
+def latency(summary: Summary) -> Chart | None:
+    """Seconds a question as a distribution; None where they are unknown."""
+    found = {method: one.cost for method, one in summary.methods.items() if one.cost and one.cost.spread}
+    most = ROOM * max((one.spread[95] for one in found.values()), default=0.0)
+    if not most:
+        return None
+    marks = []
+    for method, one in found.items():
+        low, first, middle, third, high = (100 * one.spread[mark] / most for mark in (5, 25, 50, 75, 95))
+        text = f"median {one.spread[50]:.3f} s, 95 % in {one.spread[95]:.3f} s, n {one.rows:,}"
+        marks.append(Mark(METHOD_LABELS[method], method, middle, (low, high), text, box=(first, third)))
+    what = "dot: median, box: middle half, line: 5 % to 95 % of n questions"
+    return Chart("Distribution of seconds a question", tuple(marks), _seconds(most), what)
+
+
+def kinds(summary: Summary) -> Iterator[Chart]:
+    """Accuracy by kind of question: one chart a key."""
+    for key, groups in by_kind(summary):
+        largest = sorted(groups, key=lambda label: -groups[label].n)[:10]
+        marks = [
+            _share(f"{label.replace('_', ' ')}, {METHOD_LABELS[method]}", method, share)
+            for label, group in groups.items()
+            if label in largest
+            for method, share in group.accuracy.items()
+        ]
+        part = f"The largest {len(largest)} of {len(groups)} groups." if len(largest) < len(groups) else ""
+        yield Chart(f"By {key.replace('_', ' ')}" if key else "Kinds of questions", tuple(marks), SHARE, note=part)
+
+
+def primitives(steps: StepSummary) -> Chart:
+    """How often each primitive was right, of its calls that scene graphs can judge."""
+    marks = [_share(name, "codevqa", steps.shares[name]) for name in steps.calls if name in steps.shares]
+    return Chart("Right of the judged calls", tuple(marks), SHARE, "95 % intervals, n judged calls")
+
+
+def _share(label: str, colour: str, share: Interval) -> Mark:
+    if too_few(share):
+        return Mark(label, colour, 100 * share.value, None, f"{100 * share.value:.1f} %: too few to say, n {share.n:,}")
+    line = (100 * share.low, 100 * share.high)
+    return Mark(label, colour, 100 * share.value, line, f"{percent(share)}, n {share.n:,}")
+
+
+def _seconds(most: float) -> tuple[tuple[float, str], ...]:
+    return ((0.0, "0 s"), (50.0, f"{most / 2:.2g} s"), (100.0, f"{most:.2g} s"))
+
+
+def marked(charts: Iterable[Chart | None]) -> list[Chart]:
+    """Returns those charts that have something to show."""
+    return [one for one in charts if one is not None and one.marks]
