@@ -14,7 +14,8 @@ from codevqa.core.trace import Form, ImageRef
 from codevqa.models.base import Models
 from codevqa.models.fakes import FakeCaptioner, FakeMatcher, ScriptedLM
 from codevqa.models.retrieval import Retriever
-from codevqa.primitives.pnpvqa import PnPVQA, Reading
+from codevqa.primitives.parts import Reading
+from codevqa.primitives.pnpvqa import PnPVQA
 from codevqa.prompts import PromptSet
 
 

@@ -95,13 +95,15 @@ def test_the_captions_read_are_the_first_that_differ(mini: CodeVQA, release: ref
 def test_answers_are_the_same(mini: CodeVQA, release: reference.Release) -> None:
     release.seeds = reference.engine_seeds(mini.settings.seed)
     asked: list[Question] = []
+    shown = []
     for number in range(24):
         rng = random.Random(f"answers {number}")
         scenes = [sample_scene(rng, split="test")] if number % 3 else sample_set(rng, split="test")
         item = sample_question(rng, scenes if number % 3 == 0 else scenes[0])
-        asked.append(Question([draw(scene) for scene in scenes], item.question, None if number % 3 else "set"))
+        shown.append([draw(scene) for scene in scenes])
+        asked.append(Question(shown[-1], item.question, None if number % 3 else "set"))
     answers: list[Answer] = mini.ask_many(asked)
-    theirs = [release.ask(one.images, one.text, form=one.form) for one in asked]
+    theirs = [release.ask(pictures, one.text, form=one.form) for pictures, one in zip(shown, asked, strict=True)]
     pairs = [(answer.question, answer.text, other) for answer, other in zip(answers, theirs, strict=True)]
     differing = [one for one in pairs if one[1] != one[2]]
     assert not differing

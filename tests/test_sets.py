@@ -17,6 +17,7 @@ from PIL import Image as PILImage
 from tiny import noise_picture, write_blip
 
 from codevqa import Answer, Collection, QuerySettings, Settings
+from codevqa.core import picture_files
 from codevqa.core.errors import ProgramRuntimeError
 from codevqa.core.images import Picture
 from codevqa.core.selection import chance_of_yes, number_range
@@ -134,9 +135,7 @@ def test_a_picture_that_is_gone_is_neither_selected_nor_not(tmp_path: Path) -> N
     with sets(load(weights)) as vqa:  # type: ignore[arg-type]
         pictures = Collection(tmp_path / "photos", index=tmp_path / "index")
         pictures.open()
-        from codevqa.core import collection
-
-        collection._decoded._kept.clear()
+        picture_files.recent.clear()
         (tmp_path / "photos" / "05.png").unlink()
         for asked in ("a cup", "Is there more than one cup?", "Is the cup the same as ours?"):
             answer = vqa.run(pictures, f"answer = len(select(images, {asked!r}))")

@@ -8,10 +8,11 @@ from typing import Any, Optional
 import pytest
 from PIL import Image as PILImage
 
+from codevqa.core.collection import MAX_COLLECTION
 from codevqa.core.errors import UnknownNameError
 from codevqa.core.images import load_picture
 from codevqa.primitives import Image, Primitive, PrimitiveSet, primitive
-from codevqa.primitives.kinds import MAX_ITEMS, MAX_TEXT
+from codevqa.primitives.kinds import MAX_TEXT
 from codevqa.prompts import Example
 
 ONE = Image(1, load_picture(PILImage.new("RGB", (8, 6))))
@@ -102,7 +103,7 @@ def test_sets() -> None:
 def test_bind_fills_in_and_widens() -> None:
     longest = "é" * MAX_TEXT
     assert VOCABULARY.get("query").bind((ONE,), {"question": longest}) == {"img": ONE, "question": longest}
-    assert VOCABULARY.get("choose").bind(([ONE] * MAX_ITEMS,), {})
+    assert VOCABULARY.get("choose").bind(([ONE] * MAX_COLLECTION,), {})
     bound = VOCABULARY.get("boxes_of").bind((ONE, "a"), {"threshold": 1})
     assert bound == {"img": ONE, "name": "a", "threshold": 1.0, "most": None}
     assert type(bound["threshold"]) is float
@@ -155,7 +156,7 @@ def test_bind_refuses_wrong_types(name: str, args: tuple[Any, ...], kwargs: dict
         ("boxes_of", (ONE, "a", float("nan")), "finite"),
         ("boxes_of", (ONE, "a", 10**400), "too large"),
         ("boxes_of", (ONE, "a", 0.3, -(2**63)), "too large"),
-        ("choose", ([ONE] * (MAX_ITEMS + 1),), "the limit is 1,000"),
+        ("choose", ([ONE] * (MAX_COLLECTION + 1),), "the limit is 20,000"),
     ],
 )
 def test_bind_refuses_what_is_out_of_bounds(name: str, args: tuple[Any, ...], text: str) -> None:
