@@ -60,7 +60,7 @@ def _table(name: str, values: Mapping[str, object], origins: Mapping[str, str]) 
 
 
 def models(json: Json = False, include: Include = None) -> None:
-    """List the presets, what each needs, what is missing here, and parts of plugins.
+    """List the presets, what each needs, and what plugins add.
 
     Loads and downloads nothing.
     """

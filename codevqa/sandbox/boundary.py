@@ -19,9 +19,9 @@ Plain: TypeAlias = Any
 """None, bool, int, float, str, Image, and lists, tuples and dicts of these."""
 
 MAX_DEPTH = 20
-MAX_VALUES = 100_000
+MAX_VALUES = 50_000
 """Values in one answer: a few of each picture of the largest set."""
-MAX_TEXT = 1 << 20
+MAX_TEXT = 512 << 10
 MAX_BITS = 1024
 
 IMAGE_TYPE = ClassType(Image)

@@ -91,17 +91,17 @@ def __answer__(value, Image, isinstance=isinstance, type=type, len=len, str=str)
     while waiting:
         item = waiting.pop()
         seen += 1
-        if seen > 100000:
-            return "more than 100,000 values"
+        if seen > 50000:
+            return "more than 50,000 values"
         if item is None or isinstance(item, (str, int, float, bool, Image)):
             continue
         if isinstance(item, (list, tuple)):
-            if len(item) > 100000:
-                return "more than 100,000 values"
+            if len(item) > 50000:
+                return "more than 50,000 values"
             waiting.extend(item)
         elif isinstance(item, dict):
-            if len(item) > 100000:
-                return "more than 100,000 values"
+            if len(item) > 50000:
+                return "more than 50,000 values"
             waiting.extend(item.keys())
             waiting.extend(item.values())
         else:
@@ -177,7 +177,7 @@ def vqa_generator(function, iter=iter):
 
 def vqa_yield(item, len=len):
     vqa_made[-1].append(item)
-    if len(vqa_made[-1]) > 100000:
+    if len(vqa_made[-1]) > 50000:
         raise RuntimeError("a generator runs to its end at once here, and this one never ends: return a list instead")
 
 
