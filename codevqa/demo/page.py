@@ -132,8 +132,7 @@ def _place_answer(parts: SimpleNamespace) -> None:
     parts.opened = _html(elem_id="cv-opened")
     parts.gallery = _html(elem_id="cv-gallery")
     with gr.Row(elem_id="cv-hidden"):  # demo.js presses these when a picture of the gallery is clicked
-        parts.picked = gr.Textbox(label="Picture")
-        parts.open, parts.correct = (gr.Button(name, elem_id=f"cv-{name}") for name in ("open", "correct"))
+        parts.picked, parts.open = gr.Textbox(label="Picture"), gr.Button("open", elem_id="cv-open")
     with gr.Column(elem_id="cv-live"):
         parts.examples = _html()
         parts.program = _html(elem_id="cv-annotated")
@@ -187,7 +186,7 @@ def _wire_questions(blocks: gr.Blocks, service: DemoService, parts: SimpleNamesp
     answered = {"outputs": [*(getattr(parts, name) for name in PageUpdate._fields), parts.download]} | working
     begun = [gr.on([parts.ask.click, parts.question.submit], ask_here, given, **answered)]
     begun.append(parts.run.click(run_here, [*given, parts.source], **answered))
-    begun.append(_wire_gallery(service, parts, answered, working))
+    begun.append(_wire_gallery(service, parts, answered))
     for button, example in zip(parts.picks, shipped_questions(), strict=True):
         picked = button.click(lambda one=example: one, None, [parts.pictures, parts.question], queue=False, **HIDDEN)
         begun.append(picked.success(ask_here, given, **answered))
@@ -199,32 +198,25 @@ def _wire_questions(blocks: gr.Blocks, service: DemoService, parts: SimpleNamesp
     blocks.unload(leave)
 
 
-def _wire_gallery(
-    service: DemoService, parts: SimpleNamespace, answered: dict[str, Any], working: dict[str, Any]
-) -> Any:
-    """Binds what opens a picture and what corrects one; returns the event that runs the program on."""
+def _wire_gallery(service: DemoService, parts: SimpleNamespace, answered: dict[str, Any]) -> Any:
+    """Binds what opens a picture, and before it runs the program on where something was said of it."""
 
-    async def look_here(picked: str, request: gr.Request) -> str:
+    async def open_here(picked: str, request: gr.Request) -> AsyncIterator[tuple[Any, ...]]:
+        session, skipped = str(request.session_hash), [gr.skip() for _ in (*PageUpdate._fields, "download")]
         try:
-            return await service.look(_numbered(picked)[0], str(request.session_hash))
+            number, said = _numbered(picked)
+            if said:
+                asked = service.correct(number, said == "yes", session)
+                async for update in _serve(service, asked, request):
+                    yield (*update, gr.skip())
+            yield (*skipped, await service.look(number, session))
         except CodeVQAError as error:
-            return message_box(str(error), "error")
+            yield (*skipped, message_box(str(error), "error"))
 
-    async def correct_here(picked: str, request: gr.Request) -> AsyncIterator[tuple[Any, ...]]:
-        number, said = _numbered(picked)
-        try:
-            asked = service.correct(number, said == "yes", str(request.session_hash))
-        except CodeVQAError as error:
-            yield (message_box(str(error), "error"), *(gr.skip() for _ in PageUpdate._fields))
-            return
-        async for update in _serve(service, asked, request):
-            yield update
-
-    shown = {"fn": look_here, "inputs": parts.picked, "outputs": parts.opened, "js": "cvDemo.picked"} | working
-    corrected = parts.correct.click(correct_here, parts.picked, js="cvDemo.picked", **answered)
-    for event in (parts.open.click(**shown), corrected.success(**shown)):
-        event.success(None, None, None, js="cvDemo.opened", **HIDDEN)
-    return corrected
+    shown = answered | {"outputs": [*answered["outputs"], parts.opened]}
+    opened = parts.open.click(open_here, parts.picked, js="cvDemo.picked", **shown)
+    opened.success(None, None, None, js="cvDemo.opened", **HIDDEN)
+    return opened
 
 
 def _wire_buttons(parts: SimpleNamespace) -> None:

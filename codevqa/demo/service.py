@@ -182,11 +182,11 @@ class DemoService:
         Raises:
             InputError: there is no such picture, or nothing was selected.
         """
-        shown, memory = self._gallery(number, session), self._visitor(session).memory
-        vqa = await asyncio.to_thread(self.engine)
-        program, said = f"answer = query(images[{number - 1}], {shown.question!r})", dict(shown.corrections)
+        shown, vqa = self._gallery(number, session), await asyncio.to_thread(self.engine)
+        program = f"answer = query(images[{number - 1}], {shown.question!r})"
+        known = {"memory": self._visitor(session).memory, "corrections": dict(shown.corrections)}
         async with asyncio.timeout(self.limits.seconds):
-            answer = await vqa.run_async(list(shown.pictures), program, memory=memory, corrections=said)
+            answer = await vqa.run_async(list(shown.pictures), program, **known)
         return await asyncio.to_thread(opened_html, number, answer, shown.pictures)
 
     def correct(self, number: int, counts: bool, session: str) -> DemoRequest:

@@ -20,7 +20,7 @@ const cvDemo = (() => {
     picked = `${one.dataset.picture} ${one.dataset.said || ''}`;
     document.querySelectorAll('[aria-current]').forEach(old => old.removeAttribute('aria-current'));
     if (!one.dataset.said) one.setAttribute('aria-current', 'true');
-    document.getElementById(one.dataset.said ? 'cv-correct' : 'cv-open')?.click();
+    document.getElementById('cv-open')?.click();
   });
 
   return {
