@@ -26,6 +26,17 @@ def shipped_questions() -> list[tuple[list[str], str]]:
     return [([str(HERE / name) for name in row["images"]], row["question"]) for row in rows]
 
 
+def thumbnails(images: Sequence[str], folder: Path) -> str:
+    """Writes pictures side by side into one small file of a folder; returns its place."""
+    strip = Image.new("RGBA", (72 * len(images), 72))
+    for place, path in enumerate(images):
+        with Image.open(path) as image:
+            strip.paste(image.convert("RGB").resize((68, 68)), (72 * place + 2, 2))
+    name = folder / f"{'-'.join(Path(one).stem for one in images)}.png"
+    strip.save(name)
+    return str(name)
+
+
 class _Uploads(Collection):
     """Uploads as a collection: each is named by its file alone, never by a path of this machine."""
 

@@ -150,7 +150,7 @@ def _environment() -> Environment:
     )
     # Of the answer inside the page: text that is no valid Unicode is kept as escapes.
     environment.policies["json.dumps_kwargs"] = {"ensure_ascii": True, "allow_nan": False}
-    views = (comparison_view, evidence_view, _stands_for, _state, _thumbs)
+    views = (comparison_view, evidence_view, _state, _thumbs)
     words = (block_title, call_words, code_lines, named_words, seconds, value_words)
     environment.globals |= {one.__name__.lstrip("_"): one for one in (*views, *words)}
     return environment
@@ -172,12 +172,6 @@ def _thumbs(call: Call | CallBegan, pictures: Sequence[Picture]) -> list[Picture
         values = [] if call.evidence else [call.arguments, call.value]
     wanted = list(dict.fromkeys(index for value in values for index in images_in(value)))
     return [picture_view(ImageRef(index), pictures, THUMB) for index in wanted[:MOST_THUMBS]]
-
-
-def _stands_for(calls: Sequence[Call], pictures: Sequence[Picture]) -> dict[str, str]:
-    """What a program calls its pictures, after the examples it is written from, and which they are."""
-    opened = [call for call in calls if call.name in ("open_image", "open_images") and not call.error]
-    return {str(path): named_words(call.value, pictures) for call in opened for path in call.arguments.values()}
 
 
 def _outcome(answer: Answer) -> Literal["answered", "declined", "fallback", "failed"]:
