@@ -127,6 +127,15 @@ class LiveQuestion:
         elif isinstance(event, Failed):
             self._without_note = "failed" if self._said(event.error) else f"failed: {event.error.message}"
 
+    def replay(self, answer: Answer, without: Answer) -> None:
+        """Takes a question that was answered before, with its answer without a program."""
+        if answer.program is not None:
+            self.feed(Wrote(answer.program))
+        for call in answer.trace.calls:
+            self.feed(CallEnded(call))
+        self.feed(Answered(answer))
+        self.feed_baseline(Answered(without))
+
     def fail(self, error: ErrorRecord) -> None:
         """Ends the question itself with an error."""
         self.error, self._running = error, None
@@ -172,7 +181,7 @@ class LiveQuestion:
             pages.program_html(self._source, self._calls, failed, self.pictures) if self._source else "",
             self._calls_html(),
             pages.call_html(self._running) if self._running else "",
-            None if self._own or self._writing else self._source,
+            "" if self.answer and not self.answer.program else None if self._own or self._writing else self._source,
         )
 
     def _status(self) -> str:

@@ -23,7 +23,7 @@ from .pictures import shipped_questions, thumbnails
 from .service import DemoRequest, DemoService
 
 Gallery: TypeAlias = "list[tuple[str, str | None]] | None"
-FIRST = "Loading the models, to answer this example. You can ask meanwhile."
+FIRST = "Loading the models and an example. You can ask meanwhile."
 HEAD = """
 <header class="demo-head"><h1>CodeVQA</h1><p>Ask about pictures. A language model writes a small program, a sandbox
 runs it, and every step is shown. <a href="https://aclanthology.org/2023.acl-short.65/" target="_blank"

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from PIL import Image
 
+from ..core.answer import Answer
 from ..core.collection import Collection
 from ..core.errors import ImageError
 from ..core.images import FORMATS, Picture, decode_picture
@@ -24,6 +25,11 @@ def shipped_questions() -> list[tuple[list[str], str]]:
     """Returns the examples that ship with the package: the files of their pictures, and their questions."""
     rows = json.loads((HERE / "questions.json").read_text("utf-8"))
     return [([str(HERE / name) for name in row["images"]], row["question"]) for row in rows]
+
+
+def shipped_answers() -> list[Answer]:
+    """Returns the answer of the preset ``mini`` to the first example, with a program and without one."""
+    return [Answer.from_dict(one) for one in json.loads((HERE / "first.json").read_text("utf-8"))]
 
 
 def thumbnails(images: Sequence[str], folder: Path) -> str:

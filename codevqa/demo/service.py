@@ -23,16 +23,18 @@ from ..core.images import Picture, load_pictures
 from ..core.trace import Method
 from ..engine.watch import Watch
 from ..pages import LARGE, trace_page
-from ..presets.configuration import Configuration
+from ..presets.configuration import Configuration, configure
 from .limits import DemoLimits
-from .live import LiveQuestion, PageUpdate, opened_html
-from .pictures import read_pictures, shipped_questions
+from .live import LiveQuestion, PageUpdate, opened_html, status_box
+from .pictures import read_pictures, shipped_answers, shipped_questions
 
 if TYPE_CHECKING:
     from ..engine.codevqa import CodeVQA
 
 log = logging.getLogger(__name__)
 
+HEAD_START = 3.0
+"""Seconds that a browser has to fetch the page before models are loaded, where an answer of theirs ships."""
 PACE = 0.03
 """Seconds between two views of a question: a browser draws no faster."""
 OWN_FAULT = "The demo itself failed; its terminal shows why."
@@ -102,34 +104,45 @@ class DemoService:
         self._engine: CodeVQA | None = None
         self._loading = threading.Lock()
         self._first: Future[tuple[LiveQuestion, PageUpdate]] = Future()
+        self._opened = threading.Event()
 
     def start(self, report: Callable[[str], None]) -> None:
         """Begins to load the models in a thread of its own, and to answer the example that the page opens with.
 
-        Each question reports a failure to load them, too.
+        The answer that ships is shown where these very models gave it. Each question reports a failure to load, too.
         """
 
         def load() -> None:
-            paths, question = shipped_questions()[0]
+            (paths, question), status = shipped_questions()[0], ""
             live = LiveQuestion(question, compared=True)
             try:
-                live.pictures, vqa = load_pictures(paths), self.engine()
-                for event in vqa.watch(list(live.pictures), question):
-                    live.feed(event)
-                for event in vqa.watch(list(live.pictures), question, method=_without(vqa)):
-                    live.feed_baseline(event)
+                live.pictures = load_pictures(paths)
+                if _same_models(self.configuration, configure("mini")):
+                    live.replay(*shipped_answers())
+                    status = status_box("An example, answered by these very models before. Ask anything.")
+                    self._first.set_result((live, live.view()._replace(status=status)))
+                    self._opened.wait(HEAD_START)  # loading would hold up the browser that fetches the page
+                vqa = self.engine()
+                if not status:
+                    for event in vqa.watch(list(live.pictures), question):
+                        live.feed(event)
+                    for event in vqa.watch(list(live.pictures), question, method=_without(vqa)):
+                        live.feed_baseline(event)
             except CodeVQAError as error:
                 report(str(error))
                 live.fail(error.record())
             finally:
                 live.end("Stopped.")
-                self._first.set_result((live, live.view()))
+                if not status:
+                    self._first.set_result((live, live.view()))
 
         threading.Thread(target=load, name="codevqa-load", daemon=True).start()
 
     async def first(self) -> tuple[LiveQuestion, PageUpdate]:
         """Returns the example that the page opens with, once it is answered, and what the page shows of it."""
-        return await asyncio.shield(asyncio.wrap_future(self._first))  # a visitor who leaves must not end it
+        first = await asyncio.shield(asyncio.wrap_future(self._first))  # a visitor who leaves must not end it
+        self._opened.set()
+        return first
 
     def engine(self) -> CodeVQA:
         """Returns the engine, from any thread; the first call loads it, which may take long.
@@ -275,6 +288,10 @@ class DemoService:
         if (asked.shots or 0) > limits.shots:
             raise InputError(f"{asked.shots} examples cannot be shown.", hint=f"The limit is {limits.shots}.")
         return await asyncio.to_thread(read_pictures, asked.pictures, limits, self.files, index)
+
+
+def _same_models(one: Configuration, other: Configuration) -> bool:
+    return (one.parts, one.settings, one.options) == (other.parts, other.settings, other.options)
 
 
 def _without(vqa: CodeVQA) -> Method:
