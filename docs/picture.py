@@ -1,10 +1,12 @@
-"""Makes the answer that the README begins with: its trace page, docs/examples/answer.html, and a picture of the page.
+"""Makes the answer that the README and the demo begin with: its trace page, docs/examples/answer.html, a picture of the
+page, and the demo's codevqa/demo/pictures/first.json.
 
 ``make screenshot`` runs it. It needs Chromium, as the tests of the page do.
 """
 
 from __future__ import annotations
 
+import json
 import shutil
 from pathlib import Path
 
@@ -14,6 +16,7 @@ from codevqa import CodeVQA
 
 HERE = Path(__file__).resolve().parent
 PAGE = HERE / "examples" / "answer.html"
+FIRST = HERE.parent / "codevqa" / "demo" / "pictures" / "first.json"
 PICTURE = HERE / "pictures" / "answer.png"
 ASKED = "garden.png", "Is the red house to the left of the green tree?"
 WIDTH = 1060
@@ -27,7 +30,11 @@ def main() -> None:
         path.parent.mkdir(exist_ok=True)
     with CodeVQA.from_preset("mini") as vqa:
         vqa.ask("examples/pictures/garden.png", "Is it day?")  # so that the times shown are those of a warm engine
-        vqa.ask(HERE.parent / "examples" / "pictures" / name, question).save_html(PAGE)
+        picture = HERE.parent / "examples" / "pictures" / name
+        answer = vqa.ask(picture, question)
+        answer.save_html(PAGE)
+        both = [one.to_dict() for one in (answer, vqa.ask(picture, question, method="pnpvqa"))]
+    FIRST.write_text(json.dumps(both, ensure_ascii=False, allow_nan=False) + "\n", "utf-8")
     program = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=program, args=["--no-sandbox", "--disable-gpu"])

@@ -9,11 +9,12 @@ from typing import Any
 import pytest
 from service_kit import GARDEN, VISITOR, StubEngine, StubService, answer, asked, last
 
+from codevqa import CodeVQA
 from codevqa.core.errors import ImageError
 from codevqa.core.events import Answered, Writing
 from codevqa.demo.limits import DemoLimits
 from codevqa.demo.live import LiveQuestion
-from codevqa.demo.pictures import read_pictures
+from codevqa.demo.pictures import read_pictures, shipped_answers, shipped_questions
 
 # -- pictures --------------------------------------------------------------------------------------------------------
 
@@ -41,6 +42,18 @@ def test_pictures_are_counted_and_only_uploads_are_read(tmp_path: Path) -> None:
     for path in (GARDEN, link, inside / ".." / "secret.png", Path("/etc/passwd")):
         with pytest.raises(ImageError, match="not uploaded"):
             read_pictures([str(path)], DemoLimits(), inside, tmp_path / "index")
+
+
+def test_the_answer_that_ships_is_the_one_that_its_models_give(mini: CodeVQA) -> None:
+    paths, question = shipped_questions()[0]
+    for shipped, method in zip(shipped_answers(), ("codevqa", "pnpvqa"), strict=True):
+        now = mini.ask(paths, question, method=method)  # type: ignore[arg-type]
+        assert (shipped.text, shipped.program and shipped.program.source) == (
+            now.text,
+            now.program and now.program.source,
+        )
+        assert [call.value for call in shipped.trace.calls] == [call.value for call in now.trace.calls]
+        assert shipped.models == now.models
 
 
 # -- questions -------------------------------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ from service_kit import answer
 
 from codevqa.core.errors import ErrorRecord
 from codevqa.core.events import Answered, CallBegan, CallEnded, Event, Failed, Prepared, Rejected, Shown, Writing, Wrote
-from codevqa.core.trace import Call, Evidence, ImageRef, Program
+from codevqa.core.trace import Call, DomainWarning, Evidence, ImageRef, Program
 from codevqa.demo.live import LiveQuestion, PageUpdate
 
 EVIL = "<img src=x onerror=alert(1)>"
@@ -33,13 +33,12 @@ def test_a_question_is_shown_step_by_step() -> None:
     shown = question()
     assert "working" in shown.view().baseline and " data-busy " in shown.view().status
     view = feed(shown, Prepared((Shown("mini-001", "How many?", "answer = 2"),), "prompt"))
-    assert "1 worked example " in view.examples and "How many?" in view.examples and " open>" in view.examples
+    assert "1 worked example " in view.examples and "How many?" in view.examples and " open>" not in view.examples
     view = feed(shown, Writing("img = op"))
     assert "img = op" in view.program
     assert view.source is None
     view = feed(shown, Wrote(Program("answer = query(img)")))
     assert view.source == "answer = query(img)"
-    assert " open>" not in view.examples.split("</summary>")[0]
     view = feed(shown, CallBegan(1, "query", {"question": "What?"}, 1))
     assert 'data-state="running"' in view.running
     view = feed(shown, CallEnded(call(1)))
@@ -78,8 +77,20 @@ def test_what_users_and_models_say_is_escaped() -> None:
 def test_a_program_that_fails_has_its_line_marked() -> None:
     shown = question(compared=False, source="a = 1\nb = c")
     view = feed(shown, Wrote(Program("a = 1\nb = c")), Failed(ErrorRecord("ProgramTypeError", "line 2: no c", 2)))
-    assert "cv-failing" in view.program and 'role="alert"' in view.message and "line 2: no c" in view.message
+    assert "cv-failing" in view.program and 'role="alert"' in view.message
+    assert "".join(filter(None, view)).count("line 2: no c") == 1, "the same error stands once"
     assert view.source is None, "what the visitor wrote stays in the editor"
+
+
+def test_a_changed_program_says_what_was_changed_and_ignorance_is_neutral_and_says_what_to_do() -> None:
+    for original, words in ((EVIL, "edited program"), ("b = 2", "program run again"), ("", "own program")):
+        shown = question(compared=False, source="b = 2", original=original)
+        box = feed(shown, Wrote(Program("b = 2")), Answered(answer("two"))).answer
+        assert f">{words}<" in box and "<img" not in box and "demo-unsure" not in box
+        assert ("<ins>now: b = 2</ins>" in box and "<del>before: &lt;img" in box) == (original == EVIL)
+    warned = answer("I don't know", warnings=(DomainWarning("words", "What is that?"),))
+    box = feed(question(), Answered(warned)).answer
+    assert "demo-unsure" in box and "other words" in box and "--preset base" in box and "program of your own" in box
 
 
 def test_cards_past_the_limit_come_without_evidence(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from difflib import unified_diff
 from html import escape
 from typing import NamedTuple
 
@@ -16,12 +17,16 @@ from ..core.errors import ErrorRecord
 from ..core.events import Answered, CallBegan, CallEnded, Event, Failed, Prepared, Rejected, Shown, Writing, Wrote
 from ..core.images import Picture
 from ..core.trace import Call
+from ..engine.confidence import DONT_KNOW
 from ..pages.words import seconds
 
 CARDS = 3 << 20
 """Characters of call cards with their evidence. Calls beyond show without it. The trace page has all."""
 
 _DECLINED = "no model was asked"
+_PHOTOGRAPHS = "<li>For photographs, start the demo with <code>--preset base</code>.</li>"
+_ADVICE = """<ul class="demo-advice"><li>Ask in other words, or about one thing at a time.</li>{}
+<li>Or <button type="button" data-press="cv-edit">write a program of your own</button>.</li></ul>"""
 _STOPPED = "none: stopped"
 _NEXT = {
     "repair": " It is written again.",
@@ -58,9 +63,12 @@ class LiveQuestion:
         question: is named above the answer.
         source: the program, if the visitor wrote it. The editor then keeps their text.
         compared: whether the question is answered without a program as well.
+        original: what the visitor's program was before they changed it; empty where they wrote all of it.
     """
 
-    def __init__(self, question: str = "", source: str | None = None, *, compared: bool = False) -> None:
+    def __init__(
+        self, question: str = "", source: str | None = None, *, compared: bool = False, original: str = ""
+    ) -> None:
         self.question = question
         self.pictures: Sequence[Picture] = ()
         self.corrections: dict[tuple[str, str], bool] = {}
@@ -77,6 +85,7 @@ class LiveQuestion:
         self._messages: list[tuple[str, str]] = []
         self._examples: Sequence[Shown] = ()
         self._own, self._source, self._writing = source is not None, source or "", True
+        self._edited = "" if source is None else edited_html(original, source)
         self._rejected: ErrorRecord | None = None
         self._calls: list[Call] = []
         self._running: CallBegan | None = None
@@ -116,7 +125,16 @@ class LiveQuestion:
         if isinstance(event, Answered):
             self.without, self._without_note = event.answer, ""
         elif isinstance(event, Failed):
-            self._without_note = f"failed: {event.error.message}"
+            self._without_note = "failed" if self._said(event.error) else f"failed: {event.error.message}"
+
+    def replay(self, answer: Answer, without: Answer) -> None:
+        """Takes a question that was answered before, with its answer without a program."""
+        if answer.program is not None:
+            self.feed(Wrote(answer.program))
+        for call in answer.trace.calls:
+            self.feed(CallEnded(call))
+        self.feed(Answered(answer))
+        self.feed_baseline(Answered(without))
 
     def fail(self, error: ErrorRecord) -> None:
         """Ends the question itself with an error."""
@@ -134,6 +152,10 @@ class LiveQuestion:
         if self._pending:
             self._without_note = _STOPPED
 
+    def _said(self, error: ErrorRecord) -> bool:
+        """Whether a message on the page says the same."""
+        return any(error.message in text for text, _ in self._messages)
+
     @property
     def _pending(self) -> bool:
         """Whether the answer without a program is still to come."""
@@ -148,6 +170,7 @@ class LiveQuestion:
 
     def view(self) -> PageUpdate:
         """Returns what the page shows. This draws heat maps, which takes time."""
+        failed = self._rejected and replace(self._rejected, message="")  # it stands above already
         return PageUpdate(
             "".join(message_box(*one) for one in self._messages),
             self._status(),
@@ -155,10 +178,10 @@ class LiveQuestion:
             self._baseline_box(),
             self._gallery_html(),
             self._examples_html(),
-            pages.program_html(self._source, self._calls, self._rejected, self.pictures) if self._source else "",
+            pages.program_html(self._source, self._calls, failed, self.pictures) if self._source else "",
             self._calls_html(),
             pages.call_html(self._running) if self._running else "",
-            None if self._own or self._writing else self._source,
+            "" if self.answer and not self.answer.program else None if self._own or self._writing else self._source,
         )
 
     def _status(self) -> str:
@@ -171,7 +194,7 @@ class LiveQuestion:
     def _answer_box(self) -> str:
         answer = self.answer
         if answer is None or self.error is not None:
-            return answer_box("Answer", note=self._note, question=self.question)
+            return answer_box("Answer", note=self._note, question=self.question, more=self._edited)
         note = seconds(answer.seconds)
         if answer.declined:
             note = _DECLINED
@@ -179,7 +202,10 @@ class LiveQuestion:
             note = f"without a program, because the program failed: {note}"
         elif answer.method != "codevqa":
             note = f"without a program: {note}"
-        return answer_box("Answer", answer.text or "(nothing)", note, self.question)
+        unsure = answer.text == DONT_KNOW
+        more = _ADVICE.format(_PHOTOGRAPHS if answer.warnings else "") if unsure else ""
+        said = answer.text or "(nothing)"
+        return answer_box("Answer", said, note, self.question, more=self._edited + more, unsure=unsure)
 
     def _baseline_box(self) -> str:
         if not self._compared:
@@ -198,13 +224,13 @@ class LiveQuestion:
         return f'<p class="demo-small">{help_}</p>{pages.gallery_html(self.answer, self.pictures)}'
 
     def _examples_html(self) -> str:
-        """Returns the examples, open while the program is written."""
+        """Returns the examples, closed: what opens by itself pushes down what somebody reads."""
         if not self._examples:
             return ""
         count = f"{len(self._examples)} worked example{'' if len(self._examples) == 1 else 's'}"
         return (
-            f'<details class="demo-retrieved"{" open" if self._writing else ""}><summary>{count} that the language'
-            f" model was shown</summary>{pages.examples_html(self._examples)}</details>"
+            f'<details class="demo-retrieved"><summary>{count} that the language model was shown</summary>'
+            f"{pages.examples_html(self._examples)}</details>"
         )
 
     def _calls_html(self) -> str:
@@ -221,12 +247,32 @@ class LiveQuestion:
         return pages.comparisons_html(self._source, self._calls, self.pictures) + self._cards + evidence
 
 
-def answer_box(title: str, text: str = "", note: str = "", question: str = "") -> str:
-    """Returns a box with a title, what was asked, a big text and a small note."""
+def answer_box(
+    title: str, text: str = "", note: str = "", question: str = "", *, more: str = "", unsure: bool = False
+) -> str:
+    """Returns a box with a title, what was asked, a big text, a small note and more HTML.
+
+    Args:
+        unsure: whether the text is that nothing is known, which is neither good nor bad.
+    """
     asked = f'<p class="demo-asked">{escape(question)}</p>' if question else ""
     big = f'<p class="demo-big">{escape(text)}</p>' if text else ""
     small = f'<p class="demo-small">{escape(note)}</p>' if note else ""
-    return f'<section class="demo-box"><h2>{escape(title)}</h2>{asked}{big}{small}</section>'
+    kind = "demo-box demo-unsure" if unsure else "demo-box"
+    return f'<section class="{kind}"><h2>{escape(title)}</h2>{asked}{big}{small}{more}</section>'
+
+
+def edited_html(original: str, source: str) -> str:
+    """Returns a badge that says whose program ran, and the lines that a visitor changed beside those they replaced."""
+    lines = list(unified_diff(original.splitlines(), source.splitlines(), n=0, lineterm=""))[2:]
+    changed = [one for one in lines if not one.startswith("@@")]
+    badge = "own program" if not original.strip() else "edited program" if changed else "program run again"
+    badge = f'<p><b class="cv-tag cv-tag-note">{badge}</b></p>'
+    if not (original.strip() and changed):
+        return badge
+    marks = {"+": ("ins", "now"), "-": ("del", "before")}
+    rows = "".join(f"<{tag}>{word}: {escape(one[1:])}</{tag}>" for one in changed for tag, word in [marks[one[0]]])
+    return f'{badge}<pre class="demo-changes" tabindex="0" role="region" aria-label="What was changed">{rows}</pre>'
 
 
 def message_box(text: str, kind: str) -> str:

@@ -18,18 +18,18 @@ from ..presets.assembly import domain_of
 from ..presets.configuration import Configuration
 from ..presets.presets import preset
 from .api import offer_api
-from .live import PageUpdate, answer_box, message_box, status_box
-from .pictures import shipped_questions
+from .live import LiveQuestion, PageUpdate, answer_box, message_box, status_box
+from .pictures import shipped_questions, thumbnails
 from .service import DemoRequest, DemoService
 
 Gallery: TypeAlias = "list[tuple[str, str | None]] | None"
-FIRST = "Click an example, or give a picture and ask. The program that finds it, and all it looks at, shows here."
+FIRST = "Loading the models and an example. You can ask meanwhile."
 HEAD = """
-<header class="demo-head"><h1>CodeVQA</h1><p>Ask about pictures. A language model writes a small program for your
-question, a sandbox runs it, and every step is shown: where it looked, what it read there, and what it concluded.</p>
-<p class="demo-links"><a href="https://aclanthology.org/2023.acl-short.65/" target="_blank"
+<header class="demo-head"><h1>CodeVQA</h1><p>Ask about pictures. A language model writes a small program, a sandbox
+runs it, and every step is shown. <a href="https://aclanthology.org/2023.acl-short.65/" target="_blank"
 rel="noopener noreferrer">Paper</a></p></header>
 """
+DROP = "Drop pictures here"
 HIDDEN: dict[str, Any] = {"api_visibility": "private", "show_progress": "hidden"}
 """Only :mod:`codevqa.demo.api` is offered to clients; and how far things are stands in the status line."""
 STATIC = Path(__file__).resolve().parent / "static"
@@ -58,9 +58,14 @@ def build(service: DemoService) -> gr.Blocks:
         _html(_models_html(service.configuration), elem_id="cv-models")
         with gr.Row(equal_height=False, elem_id="cv-columns"):
             with gr.Column(scale=5, min_width=320):
-                _place_question(parts, service.configuration.settings.max_question)
+                _place_question(parts, service)
             with gr.Column(scale=7, min_width=320, elem_classes="demo-results"):
                 _place_answer(parts)
+            with gr.Column(scale=5, min_width=320, elem_id="cv-more"):
+                parts.unfold = gr.Button("More: a folder, earlier answers", size="sm", elem_id="cv-unfold")
+                with gr.Column(elem_id="cv-fold"):
+                    parts.folder = gr.UploadButton("Choose a folder", file_count="directory", size="sm")
+                    parts.history = _html(elem_id="cv-history")
         line: dict[str, Any] = {"concurrency_limit": limits.at_once, "concurrency_id": "questions"}
         _wire_questions(blocks, service, parts, line | HIDDEN)
         _wire_buttons(parts)
@@ -75,70 +80,65 @@ def build(service: DemoService) -> gr.Blocks:
 def _models_html(configuration: Configuration) -> str:
     """Returns which models answer, and what they know."""
     name, domain = configuration.preset, domain_of(configuration)
-    knows = f" They know {domain.about.removeprefix('they know ')}" if domain else ""
-    return (
-        f'<p class="demo-models">Answers come from <b>{escape(name)}</b> ({escape(preset(name).about)}).'
-        f"{escape(knows)}</p>"
-    )
+    about = domain.about if domain else preset(name).about
+    return f'<p class="demo-models">Answers come from <b>{escape(name)}</b>: {escape(about)}</p>'
 
 
-def _place_question(parts: SimpleNamespace, longest: int) -> None:
-    _html('<h2 class="demo-title">Click one to see it answered</h2>')
-    with gr.Column(elem_classes="demo-examples"):
-        parts.picks = [
-            gr.Button(
-                f"{len(images)} pictures: {question}" if len(images) > 1 else question,
-                icon=images[0],
-                size="sm",
-                elem_id=f"cv-example-{place}",
-            )
-            for place, (images, question) in enumerate(shipped_questions())
-        ]
-    for button in parts.picks:
-        button.keep_in_cache |= button.temp_files  # the page needs them for as long as it is served
+def _place_question(parts: SimpleNamespace, service: DemoService) -> None:
+    images, question = shipped_questions()[0]
     parts.pictures = gr.Gallery(
-        label="Or your own pictures: drop in one or many",
+        images,
+        label=DROP,
         elem_id="cv-pictures",
         type="filepath",
         file_types=["image"],
         columns=3,
         fit_columns=False,
-        height=220,
+        height=150,
         object_fit="contain",
         interactive=True,
         sources=["upload", "webcam", "clipboard"],
         buttons=["fullscreen"],
     )
-    parts.folder = gr.UploadButton("Or choose a folder", file_count="directory", size="sm", elem_id="cv-folder")
     parts.question = gr.Textbox(
+        question,
         label="Question",
-        placeholder="Is the red house to the left of the green tree?",
+        placeholder=question,
         elem_id="cv-question",
         lines=1,
-        max_length=longest,
+        max_length=service.configuration.settings.max_question,
         autofocus=False,
     )
     with gr.Row():
-        parts.ask = gr.Button("Ask", variant="primary", elem_id="cv-ask", scale=3, min_width=120, interactive=False)
+        parts.ask = gr.Button("Ask", variant="primary", elem_id="cv-ask", scale=3, min_width=120)
         parts.stop = gr.Button("Stop", elem_id="cv-stop", scale=1, min_width=90, interactive=False)
+    with gr.Column(elem_classes="demo-examples"):
+        _html('<h2 class="demo-title">Or click one of these</h2>')
+        parts.picks = [
+            gr.Button(question, icon=thumbnails(images, service.files), size="sm", elem_id=f"cv-example-{place}")
+            for place, (images, question) in enumerate(shipped_questions())
+        ]
+    for part in (parts.pictures, *parts.picks):
+        part.keep_in_cache |= part.temp_files  # the page needs them for as long as it is served
 
 
 def _place_answer(parts: SimpleNamespace) -> None:
     parts.message = _html(elem_id="cv-message")
-    parts.status = _html(status_box("Ready."), elem_id="cv-status")
+    parts.status = _html(status_box(FIRST), elem_id="cv-status")
     with gr.Row(elem_classes="demo-answers"):
-        parts.answer = _html(answer_box("Answer", note=FIRST), elem_id="cv-answer", min_width=140)
+        box = answer_box("Answer", note="working ...", question=shipped_questions()[0][1])
+        parts.answer = _html(box, elem_id="cv-answer", min_width=140)
         parts.baseline = _html(elem_id="cv-baseline", min_width=140)
     parts.opened = _html(elem_id="cv-opened")
     parts.gallery = _html(elem_id="cv-gallery")
     with gr.Row(elem_id="cv-hidden"):  # demo.js presses these when a picture of the gallery is clicked
-        parts.picked = gr.Textbox(label="Picture")
-        parts.open, parts.correct = (gr.Button(name, elem_id=f"cv-{name}") for name in ("open", "correct"))
+        parts.picked, parts.original = gr.Textbox(label="Picture"), gr.Textbox(label="Program before")
+        parts.open, parts.back = gr.Button("open", elem_id="cv-open"), gr.Button("back", elem_id="cv-back")
     with gr.Column(elem_id="cv-live"):
         parts.examples = _html()
         parts.program = _html(elem_id="cv-annotated")
         parts.source = gr.Code(
-            label="Change a line and run it (Esc, then Tab, leaves the text)",
+            label="Change a line and run it. Its file names stand for your pictures. (Esc, then Tab, leaves the text)",
             language="python",
             lines=4,
             max_lines=20,
@@ -171,23 +171,33 @@ def _wire_questions(blocks: gr.Blocks, service: DemoService, parts: SimpleNamesp
             yield update
 
     async def run_here(
-        pictures: Gallery, question: str, program: str, request: gr.Request
+        pictures: Gallery, question: str, program: str, original: str, request: gr.Request
     ) -> AsyncIterator[tuple[Any, ...]]:
-        asked = DemoRequest(_paths(pictures), question or "", program=program or "")
+        before = (original or "")[: service.limits.program]
+        asked = DemoRequest(_paths(pictures), question or "", program=program or "", original=before)
         async for update in _serve(service, asked, request):
             yield update
 
     async def leave(request: gr.Request) -> None:
         service.forget(str(request.session_hash))
 
+    async def first_here(request: gr.Request) -> AsyncIterator[tuple[Any, ...]]:
+        live, view = await service.first()
+        yield _update(view)
+        async for update in _ended(service, live, str(request.session_hash)):
+            yield update
+
+    given = [parts.pictures, parts.question]
+    shown = [getattr(parts, name) for name in PageUpdate._fields]
+    answered = {"outputs": [*shown, parts.download]} | working
+    opened = blocks.load(first_here, None, **answered | {"concurrency_limit": None, "concurrency_id": "first"})
     # First, since the page begins with what was bound first.
     for trigger in (parts.ask.click, parts.question.submit, parts.run.click, *(b.click for b in parts.picks)):
-        trigger(None, None, [parts.status, parts.message, parts.opened], js="cvDemo.begin", **HIDDEN)
-    given = [parts.pictures, parts.question]
-    answered = {"outputs": [*(getattr(parts, name) for name in PageUpdate._fields), parts.download]} | working
+        cleared = [parts.status, parts.message, parts.opened]
+        trigger(None, None, cleared, js="cvDemo.begin", cancels=opened, **HIDDEN)
     begun = [gr.on([parts.ask.click, parts.question.submit], ask_here, given, **answered)]
-    begun.append(parts.run.click(run_here, [*given, parts.source], **answered))
-    begun.append(_wire_gallery(service, parts, answered, working))
+    begun.append(parts.run.click(run_here, [*given, parts.source, parts.original], js="cvDemo.run", **answered))
+    begun.append(_wire_gallery(service, parts, answered))
     for button, example in zip(parts.picks, shipped_questions(), strict=True):
         picked = button.click(lambda one=example: one, None, [parts.pictures, parts.question], queue=False, **HIDDEN)
         begun.append(picked.success(ask_here, given, **answered))
@@ -195,36 +205,32 @@ def _wire_questions(blocks: gr.Blocks, service: DemoService, parts: SimpleNamesp
     told = [parts.message, *boxes]
     for event in begun:
         event.failure(None, told, told, js="cvDemo.failed", **HIDDEN)
+        event.success(None, [*given, *shown], parts.history, js="cvDemo.keep", **HIDDEN)
+    blocks.load(None, None, parts.history, js="cvDemo.history", **HIDDEN)
+    parts.back.click(None, None, [*given, *shown, parts.opened, parts.download], js="cvDemo.back", **HIDDEN)
     parts.stop.click(None, boxes, boxes, js="cvDemo.stopped", cancels=begun, **HIDDEN)
     blocks.unload(leave)
 
 
-def _wire_gallery(
-    service: DemoService, parts: SimpleNamespace, answered: dict[str, Any], working: dict[str, Any]
-) -> Any:
-    """Binds what opens a picture and what corrects one; returns the event that runs the program on."""
+def _wire_gallery(service: DemoService, parts: SimpleNamespace, answered: dict[str, Any]) -> Any:
+    """Binds what opens a picture, and before it runs the program on where something was said of it."""
 
-    async def look_here(picked: str, request: gr.Request) -> str:
+    async def open_here(picked: str, request: gr.Request) -> AsyncIterator[tuple[Any, ...]]:
+        session, skipped = str(request.session_hash), [gr.skip() for _ in (*PageUpdate._fields, "download")]
         try:
-            return await service.look(_numbered(picked)[0], str(request.session_hash))
+            number, said = _numbered(picked)
+            if said:
+                asked = service.correct(number, said == "yes", session)
+                async for update in _serve(service, asked, request):
+                    yield (*update, gr.skip())
+            yield (*skipped, await service.look(number, session))
         except CodeVQAError as error:
-            return message_box(str(error), "error")
+            yield (*skipped, message_box(str(error), "error"))
 
-    async def correct_here(picked: str, request: gr.Request) -> AsyncIterator[tuple[Any, ...]]:
-        number, said = _numbered(picked)
-        try:
-            asked = service.correct(number, said == "yes", str(request.session_hash))
-        except CodeVQAError as error:
-            yield (message_box(str(error), "error"), *(gr.skip() for _ in PageUpdate._fields))
-            return
-        async for update in _serve(service, asked, request):
-            yield update
-
-    shown = {"fn": look_here, "inputs": parts.picked, "outputs": parts.opened, "js": "cvDemo.picked"} | working
-    corrected = parts.correct.click(correct_here, parts.picked, js="cvDemo.picked", **answered)
-    for event in (parts.open.click(**shown), corrected.success(**shown)):
-        event.success(None, None, None, js="cvDemo.opened", **HIDDEN)
-    return corrected
+    shown = answered | {"outputs": [*answered["outputs"], parts.opened]}
+    opened = parts.open.click(open_here, parts.picked, js="cvDemo.picked", **shown)
+    opened.success(None, None, None, js="cvDemo.opened", **HIDDEN)
+    return opened
 
 
 def _wire_buttons(parts: SimpleNamespace) -> None:
@@ -233,6 +239,8 @@ def _wire_buttons(parts: SimpleNamespace) -> None:
     switched = [parts.stop, parts.ask, parts.run, parts.edit, *parts.picks]
     gr.on([part.change for part in seen], None, seen, switched, js="cvDemo.states", **HIDDEN)
     parts.edit.click(None, parts.source, None, js="cvDemo.edit", **HIDDEN)
+    parts.unfold.click(None, None, None, js="cvDemo.unfold", **HIDDEN)
+    parts.pictures.upload(None, parts.pictures, parts.pictures, js="cvDemo.given", **HIDDEN)
     parts.folder.upload(None, parts.folder, parts.pictures, js="cvDemo.folder", **HIDDEN)
     parts.leave.click(None, None, parts.source, js="cvDemo.leave", **HIDDEN)
 
@@ -242,9 +250,19 @@ async def _serve(service: DemoService, asked: DemoRequest, request: gr.Request) 
     live, session = None, str(request.session_hash)
     async with aclosing(service.serve(asked, session)) as changes:
         async for live in changes:
-            view = await asyncio.to_thread(live.view)  # other visitors wait for this loop
-            source = gr.skip() if view.source is None else view.source
-            yield (*view._replace(source=source), gr.DownloadButton(value=None, interactive=False))
+            yield _update(await asyncio.to_thread(live.view))  # other visitors wait for this loop
+    async for update in _ended(service, live, session):
+        yield update
+
+
+def _update(view: PageUpdate) -> tuple[Any, ...]:
+    """Returns the parts of the page, and that there is nothing to download yet."""
+    source = gr.skip() if view.source is None else view.source
+    return (*view._replace(source=source), gr.DownloadButton(value=None, interactive=False))
+
+
+async def _ended(service: DemoService, live: LiveQuestion | None, session: str) -> AsyncIterator[tuple[Any, ...]]:
+    """Yields the page to download, where there is an answer."""
     if live is not None and (place := await service.page(live, session)) is not None:
         # All else shows already, and the visitor may have begun to edit the program.
         yield (*(gr.skip() for _ in PageUpdate._fields), gr.DownloadButton(value=place, interactive=True))

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from PIL import Image
 
+from ..core.answer import Answer
 from ..core.collection import Collection
 from ..core.errors import ImageError
 from ..core.images import FORMATS, Picture, decode_picture
@@ -24,6 +25,22 @@ def shipped_questions() -> list[tuple[list[str], str]]:
     """Returns the examples that ship with the package: the files of their pictures, and their questions."""
     rows = json.loads((HERE / "questions.json").read_text("utf-8"))
     return [([str(HERE / name) for name in row["images"]], row["question"]) for row in rows]
+
+
+def shipped_answers() -> list[Answer]:
+    """Returns the answer of the preset ``mini`` to the first example, with a program and without one."""
+    return [Answer.from_dict(one) for one in json.loads((HERE / "first.json").read_text("utf-8"))]
+
+
+def thumbnails(images: Sequence[str], folder: Path) -> str:
+    """Writes pictures side by side into one small file of a folder; returns its place."""
+    strip = Image.new("RGBA", (72 * len(images), 72))
+    for place, path in enumerate(images):
+        with Image.open(path) as image:
+            strip.paste(image.convert("RGB").resize((68, 68)), (72 * place + 2, 2))
+    name = folder / f"{'-'.join(Path(one).stem for one in images)}.png"
+    strip.save(name)
+    return str(name)
 
 
 class _Uploads(Collection):

@@ -178,7 +178,9 @@ def _launch(
     from .gate import Gate
 
     with _without_stubs():
-        from .page import build, head, theme
+        import gradio as gr
+
+        from .page import DROP, build, head, theme
 
     gate = Middleware(Gate, limits=service.limits, files=service.files, hosts=names, numbers=not loopback(host))
     _, url, _ = build(service).launch(
@@ -199,6 +201,7 @@ def _launch(
         footer_links=["api"],
         theme=theme(),
         head=head(),
+        i18n=gr.I18n(en={"upload_text.drop_gallery": DROP}),
         app_kwargs={"middleware": [gate]},
     )
     return str(url)

@@ -9,6 +9,7 @@ import shutil
 import threading
 import time
 from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
+from concurrent.futures import Future
 from contextlib import aclosing, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -18,20 +19,22 @@ from ..batching.call_cache import Memory
 from ..core.answer import Answer
 from ..core.errors import CodeVQAError, ErrorRecord, InputError, ProgramLimitError
 from ..core.events import Event
-from ..core.images import Picture
+from ..core.images import Picture, load_pictures
 from ..core.trace import Method
 from ..engine.watch import Watch
 from ..pages import LARGE, trace_page
-from ..presets.configuration import Configuration
+from ..presets.configuration import Configuration, configure
 from .limits import DemoLimits
-from .live import LiveQuestion, opened_html
-from .pictures import read_pictures
+from .live import LiveQuestion, PageUpdate, opened_html, status_box
+from .pictures import read_pictures, shipped_answers, shipped_questions
 
 if TYPE_CHECKING:
     from ..engine.codevqa import CodeVQA
 
 log = logging.getLogger(__name__)
 
+HEAD_START = 3.0
+"""Seconds that a browser has to fetch the page before models are loaded, where an answer of theirs ships."""
 PACE = 0.03
 """Seconds between two views of a question: a browser draws no faster."""
 OWN_FAULT = "The demo itself failed; its terminal shows why."
@@ -50,6 +53,8 @@ class DemoRequest:
     """A program to run; None has one written."""
     compared: bool = False
     """Whether the question is answered without a program as well."""
+    original: str = ""
+    """What the program was before the visitor changed it."""
 
 
 @dataclass(frozen=True)
@@ -98,17 +103,46 @@ class DemoService:
         """By session, who was away longest first."""
         self._engine: CodeVQA | None = None
         self._loading = threading.Lock()
+        self._first: Future[tuple[LiveQuestion, PageUpdate]] = Future()
+        self._opened = threading.Event()
 
     def start(self, report: Callable[[str], None]) -> None:
-        """Begins to load the models in a thread of its own; each question then reports a failure."""
+        """Begins to load the models in a thread of its own, and to answer the example that the page opens with.
+
+        The answer that ships is shown where these very models gave it. Each question reports a failure to load, too.
+        """
 
         def load() -> None:
+            (paths, question), status = shipped_questions()[0], ""
+            live = LiveQuestion(question, compared=True)
             try:
-                self.engine()
+                live.pictures = load_pictures(paths)
+                if _same_models(self.configuration, configure("mini")):
+                    live.replay(*shipped_answers())
+                    status = status_box("An example, answered by these very models before. Ask anything.")
+                    self._first.set_result((live, live.view()._replace(status=status)))
+                    self._opened.wait(HEAD_START)  # loading would hold up the browser that fetches the page
+                vqa = self.engine()
+                if not status:
+                    for event in vqa.watch(list(live.pictures), question):
+                        live.feed(event)
+                    for event in vqa.watch(list(live.pictures), question, method=_without(vqa)):
+                        live.feed_baseline(event)
             except CodeVQAError as error:
                 report(str(error))
+                live.fail(error.record())
+            finally:
+                live.end("Stopped.")
+                if not status:
+                    self._first.set_result((live, live.view()))
 
         threading.Thread(target=load, name="codevqa-load", daemon=True).start()
+
+    async def first(self) -> tuple[LiveQuestion, PageUpdate]:
+        """Returns the example that the page opens with, once it is answered, and what the page shows of it."""
+        first = await asyncio.shield(asyncio.wrap_future(self._first))  # a visitor who leaves must not end it
+        self._opened.set()
+        return first
 
     def engine(self) -> CodeVQA:
         """Returns the engine, from any thread; the first call loads it, which may take long.
@@ -132,7 +166,7 @@ class DemoService:
         """
         # Of many pictures it would read each, which takes minutes.
         asked = replace(asked, compared=asked.compared and len(asked.pictures) <= LARGE)
-        live = LiveQuestion(asked.question, asked.program, compared=asked.compared)
+        live = LiveQuestion(asked.question, asked.program, compared=asked.compared, original=asked.original)
         try:
             visitor = self._visitor(session)
             live.pictures = await self._pictures(asked, visitor.folder / "index")
@@ -182,9 +216,9 @@ class DemoService:
         Raises:
             InputError: there is no such picture, or nothing was selected.
         """
-        shown, memory = self._gallery(number, session), self._visitor(session).memory
-        vqa = await asyncio.to_thread(self.engine)
-        program, said = f"answer = query(images[{number - 1}], {shown.question!r})", dict(shown.corrections)
+        shown, vqa = self._gallery(number, session), await asyncio.to_thread(self.engine)
+        program = f"answer = query(images[{number - 1}], {shown.question!r})"
+        memory, said = self._visitor(session).memory, dict(shown.corrections)
         async with asyncio.timeout(self.limits.seconds):
             answer = await vqa.run_async(list(shown.pictures), program, memory=memory, corrections=said)
         return await asyncio.to_thread(opened_html, number, answer, shown.pictures)
@@ -232,8 +266,7 @@ class DemoService:
             shots = asked.shots or None
             watches = [vqa.watch(images, asked.question, method=asked.method, shots=shots, memory=memory)]
         if asked.compared:
-            without: Method = "pnpvqa" if vqa.eyes is None else "direct"
-            watches.append(vqa.watch(images, asked.question, method=without, memory=memory))
+            watches.append(vqa.watch(images, asked.question, method=_without(vqa), memory=memory))
         visitor.watches += watches
         try:
             yield watches
@@ -255,6 +288,15 @@ class DemoService:
         if (asked.shots or 0) > limits.shots:
             raise InputError(f"{asked.shots} examples cannot be shown.", hint=f"The limit is {limits.shots}.")
         return await asyncio.to_thread(read_pictures, asked.pictures, limits, self.files, index)
+
+
+def _same_models(one: Configuration, other: Configuration) -> bool:
+    return (one.parts, one.settings, one.options) == (other.parts, other.settings, other.options)
+
+
+def _without(vqa: CodeVQA) -> Method:
+    """Returns how its models answer without a program."""
+    return "pnpvqa" if vqa.eyes is None else "direct"
 
 
 def _selected(asked: DemoRequest, live: LiveQuestion) -> _Gallery | None:

@@ -68,19 +68,12 @@ def _cut_off(evidence: Evidence) -> tuple[Evidence, int]:
     count = len(evidence.images)
     if count <= TILES:
         return evidence, 0
-    order: Sequence[int] = range(TILES)
-    if len(evidence.scores) == count:
-        order = sorted(range(count), key=lambda place: -_finite(evidence.scores[place]))[:TILES]
-    given: dict[str, Any] = {
-        name: tuple(values[place] for place in order)
-        for name in ("images", "captions", "relevance", "patches", "scores")
-        if len(values := getattr(evidence, name)) == count
-    }
-    return replace(evidence, **given), count - TILES
-
-
-def _finite(score: float) -> float:
-    return score if math.isfinite(score) else -math.inf
+    scores = [one if math.isfinite(one) else -math.inf for one in evidence.scores]
+    order = sorted(range(count), key=lambda place: -scores[place] if len(scores) == count else 0)[:TILES]
+    several = ("images", "captions", "relevance", "patches", "scores")
+    whole = {name: values for name in several if len(values := getattr(evidence, name)) == count}
+    cut: dict[str, Any] = {name: tuple(values[place] for place in order) for name, values in whole.items()}
+    return replace(evidence, **cut), count - TILES
 
 
 def _look(evidence: Evidence, place: int, ref: ImageRef, pictures: Sequence[Picture]) -> dict[str, Any]:

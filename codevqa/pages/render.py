@@ -19,7 +19,7 @@ from .code import code_lines
 from .comparison import comparison_view, comparisons
 from .evidence_view import evidence_view
 from .heat import heat_gradient
-from .many import LARGE, blocks, gallery_view, lean
+from .many import LARGE, block_title, blocks, gallery_view, lean
 from .pictures import PictureView, named_words, picture_view
 from .words import agreement, call_words, clean, images_in, images_of, seconds, value_words
 
@@ -121,15 +121,14 @@ def _answer_page(template: str, answer: Answer, pictures: Sequence[Picture], bas
     program = answer.program
     count = max([len(pictures), *images_of(answer)])  # those that are not at hand are named
     page = _environment().get_template(template)
+    many = gallery_view(answer, pictures, count) if count > LARGE else None
     values = {
         "answer": answer,
         "pictures": pictures,
         "beside": (baseline.text, agreement(answer, baseline)) if baseline and answer.text else None,
         "outcome": _outcome(answer),
-        "gallery": [picture_view(ImageRef(index), pictures, PICTURE_SIDE) for index in range(1, count + 1)]
-        if count <= LARGE
-        else [],
-        "many": gallery_view(answer, pictures, count) if count > LARGE else None,
+        "gallery": [picture_view(ImageRef(n + 1), pictures, PICTURE_SIDE) for n in range(0 if many else count)],
+        "many": many,
         "blocks": blocks(answer.trace.calls),
         "whole": lean(answer).to_dict(),
         "compared": comparisons(program.source, answer.trace.calls, answer.error) if program else (),
@@ -151,8 +150,8 @@ def _environment() -> Environment:
     )
     # Of the answer inside the page: text that is no valid Unicode is kept as escapes.
     environment.policies["json.dumps_kwargs"] = {"ensure_ascii": True, "allow_nan": False}
-    views = (comparison_view, evidence_view, _stands_for, _state, _thumbs)
-    words = (call_words, code_lines, named_words, seconds, value_words)
+    views = (comparison_view, evidence_view, _state, _thumbs)
+    words = (block_title, call_words, code_lines, named_words, seconds, value_words)
     environment.globals |= {one.__name__.lstrip("_"): one for one in (*views, *words)}
     return environment
 
@@ -173,12 +172,6 @@ def _thumbs(call: Call | CallBegan, pictures: Sequence[Picture]) -> list[Picture
         values = [] if call.evidence else [call.arguments, call.value]
     wanted = list(dict.fromkeys(index for value in values for index in images_in(value)))
     return [picture_view(ImageRef(index), pictures, THUMB) for index in wanted[:MOST_THUMBS]]
-
-
-def _stands_for(calls: Sequence[Call], pictures: Sequence[Picture]) -> dict[str, str]:
-    """What a program calls its pictures, after the examples it is written from, and which they are."""
-    opened = [call for call in calls if call.name in ("open_image", "open_images") and not call.error]
-    return {str(path): named_words(call.value, pictures) for call in opened for path in call.arguments.values()}
 
 
 def _outcome(answer: Answer) -> Literal["answered", "declined", "fallback", "failed"]:
@@ -213,11 +206,11 @@ def _spans(answer: Answer, pictures: Sequence[Picture]) -> list[dict[str, Any]]:
         return []
     parts = [(0, "everything else", whole - in_calls)] if whole > in_calls else []
     for block in blocks(calls):
-        call = block.calls[0]
-        label = call_words(call.name, call.arguments, 60) if len(block.calls) == 1 else block.title
-        if len(block.calls) == 1 and any(images_in(call.value)):
-            label += f" → {named_words(call.value, pictures, 60)}"
-        parts.append((call.index, label, block.seconds))
+        call, label = block[0], block_title(block)
+        if len(block) == 1:
+            label = call_words(call.name, call.arguments, 60)
+            label += f" → {named_words(call.value, pictures, 60)}" if any(images_in(call.value)) else ""
+        parts.append((call.index, label, sum(one.seconds for one in block)))
     return [
         {"number": number, "width": round(100 * took / whole, 3), "label": label, "time": seconds(took)}
         for number, label, took in parts

@@ -4,7 +4,11 @@ const cvDemo = (() => {
   const LOST = '<div class="demo-message demo-error" role="alert">The server is busy, or did not answer. Try again.</div>';
   const ended = box => (box || '').replace(/(working|waiting) \.\.\./, 'none: stopped');
   const over = (text, answer, baseline) => [status(text), ended(answer), ended(baseline), ''];
-  let before = '', stopping = false, picked = '';
+  const KEPT = 'codevqa-answers', MOST = 12, ANSWER = 4;  // the answer's place among what is kept
+  const escape = text => String(text || '').replace(/[&<>"']/g, one => `&#${one.charCodeAt(0)};`);
+  let before = '', original = '', stopping = false, picked = '', place = 0, kept = [];
+  let example = true, now = [], old = new Set();  // whether the pictures are an example's; which stand there
+  try { kept = JSON.parse(sessionStorage.getItem(KEPT)) || []; } catch { /* a browser that stores nothing */ }
 
   const press = able => ({__type__: 'update', interactive: Boolean(able)});
   const close = () => {
@@ -13,14 +17,43 @@ const cvDemo = (() => {
     if (editing) document.getElementById('cv-edit')?.focus({preventScroll: true});
   };
 
+  // The last answers, for as long as the tab is open. Of those that take too much room the oldest goes.
+  const store = () => {
+    for (let count = kept.length; count >= 0; count -= 1) {
+      try { return sessionStorage.setItem(KEPT, JSON.stringify(kept.slice(0, count))); } catch { /* one less */ }
+    }
+  };
+  const row = (one, number) => {
+    const box = new DOMParser().parseFromString(one.values[ANSWER], 'text/html');
+    const said = selector => escape(box.querySelector(selector)?.textContent);
+    const [first, ...more] = (one.values[0] || []).map(each => each.image.orig_name || each.image.path.split('/').pop());
+    const about = [one.time, more.length ? `${more.length + 1} pictures` : escape(first), said('.cv-tag'), said('ins')];
+    return `<button type="button" data-kept="${number}">${escape(one.values[1])} <b>${said('.demo-big') || 'no answer'}</b>
+      <small>${about.filter(Boolean).join(' · ')}</small></button>`;
+  };
+  const history = () => [kept.map(row).join('') || '<p class="demo-small">Answers of this tab come here.</p>'];
+
+  for (const kind of ['drop', 'change', 'paste']) {
+    document.addEventListener(kind, event => {
+      if (example && event.target.closest?.('#cv-pictures')) old = new Set(now);
+    }, true);
+  }
+
   // A picture of the gallery, or what is said of one.
   document.addEventListener('click', event => {
+    const pressed = event.target.closest('[data-press]'), back = event.target.closest('[data-kept]');
+    if (pressed) document.getElementById(pressed.dataset.press)?.click();
+    if (event.target.closest('[id^=cv-example-]')) example = true;
+    if (back) {
+      place = Number(back.dataset.kept);
+      document.getElementById('cv-back')?.click();
+    }
     const one = event.target.closest('button[data-picture]');
     if (!one) return;
     picked = `${one.dataset.picture} ${one.dataset.said || ''}`;
     document.querySelectorAll('[aria-current]').forEach(old => old.removeAttribute('aria-current'));
     if (!one.dataset.said) one.setAttribute('aria-current', 'true');
-    document.getElementById(one.dataset.said ? 'cv-correct' : 'cv-open')?.click();
+    document.getElementById('cv-open')?.click();
   });
 
   return {
@@ -28,6 +61,30 @@ const cvDemo = (() => {
     opened: () => {
       requestAnimationFrame(() => document.getElementById('cv-opened')?.scrollIntoView({block: 'nearest'}));
       return [];
+    },
+    history,
+    keep: (...values) => {
+      const time = new Date().toLocaleTimeString([], {hour: '2-digit', minute: '2-digit', second: '2-digit'});
+      kept = [{time, original, values}, ...kept].slice(0, MOST);
+      store();
+      return history();
+    },
+    back: () => {
+      close();
+      original = kept[place].original;
+      document.getElementById('cv-status')?.scrollIntoView({block: 'nearest'});
+      return [...kept[place].values, '', press(false)];
+    },
+    unfold: () => {
+      const open = document.body.classList.toggle('demo-more');
+      document.getElementById('cv-unfold')?.setAttribute('aria-expanded', open);
+      return [];
+    },
+    // A visitor's own pictures replace those of an example.
+    given: pictures => {
+      const own = (pictures || []).filter(one => !old.has(one.image.path));
+      [example, old] = [false, new Set()];
+      return [own.length ? own : pictures];
     },
     folder: files => [
       (files || []).filter(one => /\.(jpe?g|jpe|jfif|png|webp|gif|bmp|tiff?|mpo)$/i.test(one.orig_name || one.path))
@@ -49,8 +106,11 @@ const cvDemo = (() => {
       stopping = true;
       return over('Stopped.', answer, baseline);
     },
+    run: (pictures, question, program) => [pictures, question, program, original],
     edit: program => {
       before = program || '';
+      // Of a program that was edited before the one that was written is kept.
+      if (!document.querySelector('#cv-answer .cv-tag')) original = before;
       document.body.classList.add('demo-editing');
       requestAnimationFrame(() => document.querySelector('#cv-program .cm-content')?.focus());
       return [];
@@ -61,7 +121,8 @@ const cvDemo = (() => {
     },
     states: (pictures, question, shown, program) => {
       const busy = (shown || '').includes(' data-busy ');
-      const given = (pictures || []).length > 0;
+      now = (pictures || []).map(one => one.image.path);
+      const given = now.length > 0;
       const written = (program || '').trim();
       return [
         press(busy),
