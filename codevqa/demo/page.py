@@ -182,7 +182,7 @@ def _wire_questions(blocks: gr.Blocks, service: DemoService, parts: SimpleNamesp
         service.forget(str(request.session_hash))
 
     async def first_here(request: gr.Request) -> AsyncIterator[tuple[Any, ...]]:
-        live, view = await service.first()
+        live, view = await service.opening.shown()
         yield _update(view)
         async for update in _ended(service, live, str(request.session_hash)):
             yield update

@@ -6,7 +6,7 @@ const cvDemo = (() => {
   const over = (text, answer, baseline) => [status(text), ended(answer), ended(baseline), ''];
   const KEPT = 'codevqa-answers', MOST = 12, ANSWER = 4;  // the answer's place among what is kept
   const escape = text => String(text || '').replace(/[&<>"']/g, one => `&#${one.charCodeAt(0)};`);
-  let before = '', original = '', stopping = false, picked = '', place = 0, kept = [];
+  let before = '', original = '', stopping = false, picked = '', looking = false, place = 0, kept = [];
   let example = true, now = [], old = new Set();  // whether the pictures are an example's; which stand there
   try { kept = JSON.parse(sessionStorage.getItem(KEPT)) || []; } catch { /* a browser that stores nothing */ }
 
@@ -50,6 +50,7 @@ const cvDemo = (() => {
     }
     const one = event.target.closest('button[data-picture]');
     if (!one) return;
+    looking = !one.dataset.said;
     picked = `${one.dataset.picture} ${one.dataset.said || ''}`;
     document.querySelectorAll('[aria-current]').forEach(old => old.removeAttribute('aria-current'));
     if (!one.dataset.said) one.setAttribute('aria-current', 'true');
@@ -64,6 +65,7 @@ const cvDemo = (() => {
     },
     history,
     keep: (...values) => {
+      if (looking) return history();  // a picture was opened: nothing was asked
       const time = new Date().toLocaleTimeString([], {hour: '2-digit', minute: '2-digit', second: '2-digit'});
       kept = [{time, original, values}, ...kept].slice(0, MOST);
       store();
@@ -94,9 +96,9 @@ const cvDemo = (() => {
     // Before anything is sent: it shows at once that something happens, where there is something to see.
     begin: () => {
       close();
-      stopping = false;
+      [stopping, looking] = [false, false];
       const line = document.getElementById('cv-status');
-      if (window.innerWidth < 900) line?.scrollIntoView({behavior: 'smooth'});
+      if (window.innerWidth <= 900) requestAnimationFrame(() => line?.scrollIntoView());
       return [status('Asking ...', true), '', ''];
     },
     // Gradio calls what a visitor stopped a failure, too, and tells it after all else that was under way.
