@@ -57,13 +57,12 @@ class DemoRequest:
 
 @dataclass(frozen=True)
 class _Gallery:
-    """What an answer about many pictures selected from. It keeps no evidence, which is large."""
+    """What an answer about many pictures selected from, and the question put to each. It keeps no evidence."""
 
     asked: DemoRequest
     """What runs the answer's program again."""
     pictures: Sequence[Picture]
     question: str
-    """What each was asked."""
     corrections: dict[tuple[str, str], bool]
 
 
@@ -104,10 +103,7 @@ class DemoService:
         self._loading = threading.Lock()
 
     def start(self, report: Callable[[str], None]) -> None:
-        """Begins to load the models in a thread of its own, and to answer the example that the page opens with.
-
-        Each question reports a failure to load them, too.
-        """
+        """Begins to load the models, and to answer the opening example; each question then reports a failure, too."""
 
         def load() -> None:
             try:
