@@ -125,7 +125,8 @@ class LiveQuestion:
         if isinstance(event, Answered):
             self.without, self._without_note = event.answer, ""
         elif isinstance(event, Failed):
-            self._without_note = "failed" if self._said(event.error) else f"failed: {event.error.message}"
+            same = self.error is not None and self.error.message == event.error.message  # it stands there already
+            self._without_note = "failed" if same else f"failed: {event.error.message}"
 
     def replay(self, answer: Answer, without: Answer) -> None:
         """Takes a question that was answered before, with its answer without a program."""
@@ -151,10 +152,6 @@ class LiveQuestion:
             self.error = ErrorRecord("InputError", why)
         if self._pending:
             self._without_note = _STOPPED
-
-    def _said(self, error: ErrorRecord) -> bool:
-        """Whether a message on the page says the same."""
-        return any(error.message in text for text, _ in self._messages)
 
     @property
     def _pending(self) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import AsyncIterator
 from contextlib import aclosing
 from html import escape
@@ -100,14 +101,9 @@ def _place_question(parts: SimpleNamespace, service: DemoService) -> None:
         sources=["upload", "webcam", "clipboard"],
         buttons=["fullscreen"],
     )
+    longest = service.configuration.settings.max_question
     parts.question = gr.Textbox(
-        question,
-        label="Question",
-        placeholder=question,
-        elem_id="cv-question",
-        lines=1,
-        max_length=service.configuration.settings.max_question,
-        autofocus=False,
+        question, label="Question", placeholder=question, elem_id="cv-question", lines=1, max_length=longest
     )
     with gr.Row():
         parts.ask = gr.Button("Ask", variant="primary", elem_id="cv-ask", scale=3, min_width=120)
@@ -182,7 +178,7 @@ def _wire_questions(blocks: gr.Blocks, service: DemoService, parts: SimpleNamesp
         service.forget(str(request.session_hash))
 
     async def first_here(request: gr.Request) -> AsyncIterator[tuple[Any, ...]]:
-        live, view = await service.first()
+        live, view = await service.opening.shown()
         yield _update(view)
         async for update in _ended(service, live, str(request.session_hash)):
             yield update
@@ -218,7 +214,8 @@ def _wire_gallery(service: DemoService, parts: SimpleNamespace, answered: dict[s
     async def open_here(picked: str, request: gr.Request) -> AsyncIterator[tuple[Any, ...]]:
         session, skipped = str(request.session_hash), [gr.skip() for _ in (*PageUpdate._fields, "download")]
         try:
-            number, said = _numbered(picked)
+            found = re.fullmatch(r"([0-9]{1,6}) (|yes|no)", picked or "0 ")
+            number, said = (int(found[1]), found[2]) if found else (0, "")  # there is no picture 0
             if said:
                 asked = service.correct(number, said == "yes", session)
                 async for update in _serve(service, asked, request):
@@ -266,12 +263,6 @@ async def _ended(service: DemoService, live: LiveQuestion | None, session: str) 
     if live is not None and (place := await service.page(live, session)) is not None:
         # All else shows already, and the visitor may have begun to edit the program.
         yield (*(gr.skip() for _ in PageUpdate._fields), gr.DownloadButton(value=place, interactive=True))
-
-
-def _numbered(picked: str) -> tuple[int, str]:
-    """Returns which picture was clicked, counted from 1, and what was said of it; 0 where that is no number."""
-    number, _, said = (picked or "").partition(" ")
-    return int(number) if number.isascii() and number.isdecimal() and len(number) < 7 else 0, said
 
 
 def _paths(pictures: Gallery) -> list[str]:

@@ -9,7 +9,6 @@ import shutil
 import threading
 import time
 from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
-from concurrent.futures import Future
 from contextlib import aclosing, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -19,22 +18,21 @@ from ..batching.call_cache import Memory
 from ..core.answer import Answer
 from ..core.errors import CodeVQAError, ErrorRecord, InputError, ProgramLimitError
 from ..core.events import Event
-from ..core.images import Picture, load_pictures
+from ..core.images import Picture
 from ..core.trace import Method
 from ..engine.watch import Watch
 from ..pages import LARGE, trace_page
-from ..presets.configuration import Configuration, configure
+from ..presets.configuration import Configuration
 from .limits import DemoLimits
-from .live import LiveQuestion, PageUpdate, opened_html, status_box
-from .pictures import read_pictures, shipped_answers, shipped_questions
+from .live import LiveQuestion, opened_html
+from .opening import Opening, without_program
+from .pictures import read_pictures
 
 if TYPE_CHECKING:
     from ..engine.codevqa import CodeVQA
 
 log = logging.getLogger(__name__)
 
-HEAD_START = 3.0
-"""Seconds that a browser has to fetch the page before models are loaded, where an answer of theirs ships."""
 PACE = 0.03
 """Seconds between two views of a question: a browser draws no faster."""
 OWN_FAULT = "The demo itself failed; its terminal shows why."
@@ -59,13 +57,12 @@ class DemoRequest:
 
 @dataclass(frozen=True)
 class _Gallery:
-    """What an answer about many pictures selected from. It keeps no evidence, which is large."""
+    """What an answer about many pictures selected from, and the question put to each. It keeps no evidence."""
 
     asked: DemoRequest
     """What runs the answer's program again."""
     pictures: Sequence[Picture]
     question: str
-    """What each was asked."""
     corrections: dict[tuple[str, str], bool]
 
 
@@ -99,50 +96,22 @@ class DemoService:
         self.configuration = configuration
         self.limits = limits
         self.files = files
+        self.opening = Opening()
         self._visitors: dict[str, _Visitor] = {}
         """By session, who was away longest first."""
         self._engine: CodeVQA | None = None
         self._loading = threading.Lock()
-        self._first: Future[tuple[LiveQuestion, PageUpdate]] = Future()
-        self._opened = threading.Event()
 
     def start(self, report: Callable[[str], None]) -> None:
-        """Begins to load the models in a thread of its own, and to answer the example that the page opens with.
-
-        The answer that ships is shown where these very models gave it. Each question reports a failure to load, too.
-        """
+        """Begins to load the models, and to answer the opening example; each question then reports a failure, too."""
 
         def load() -> None:
-            (paths, question), status = shipped_questions()[0], ""
-            live = LiveQuestion(question, compared=True)
             try:
-                live.pictures = load_pictures(paths)
-                if _same_models(self.configuration, configure("mini")):
-                    live.replay(*shipped_answers())
-                    status = status_box("An example, answered by these very models before. Ask anything.")
-                    self._first.set_result((live, live.view()._replace(status=status)))
-                    self._opened.wait(HEAD_START)  # loading would hold up the browser that fetches the page
-                vqa = self.engine()
-                if not status:
-                    for event in vqa.watch(list(live.pictures), question):
-                        live.feed(event)
-                    for event in vqa.watch(list(live.pictures), question, method=_without(vqa)):
-                        live.feed_baseline(event)
+                self.opening.answer(self.configuration, self.engine)
             except CodeVQAError as error:
                 report(str(error))
-                live.fail(error.record())
-            finally:
-                live.end("Stopped.")
-                if not status:
-                    self._first.set_result((live, live.view()))
 
         threading.Thread(target=load, name="codevqa-load", daemon=True).start()
-
-    async def first(self) -> tuple[LiveQuestion, PageUpdate]:
-        """Returns the example that the page opens with, once it is answered, and what the page shows of it."""
-        first = await asyncio.shield(asyncio.wrap_future(self._first))  # a visitor who leaves must not end it
-        self._opened.set()
-        return first
 
     def engine(self) -> CodeVQA:
         """Returns the engine, from any thread; the first call loads it, which may take long.
@@ -266,7 +235,7 @@ class DemoService:
             shots = asked.shots or None
             watches = [vqa.watch(images, asked.question, method=asked.method, shots=shots, memory=memory)]
         if asked.compared:
-            watches.append(vqa.watch(images, asked.question, method=_without(vqa), memory=memory))
+            watches.append(vqa.watch(images, asked.question, method=without_program(vqa), memory=memory))
         visitor.watches += watches
         try:
             yield watches
@@ -290,21 +259,13 @@ class DemoService:
         return await asyncio.to_thread(read_pictures, asked.pictures, limits, self.files, index)
 
 
-def _same_models(one: Configuration, other: Configuration) -> bool:
-    return (one.parts, one.settings, one.options) == (other.parts, other.settings, other.options)
-
-
-def _without(vqa: CodeVQA) -> Method:
-    """Returns how its models answer without a program."""
-    return "pnpvqa" if vqa.eyes is None else "direct"
-
-
 def _selected(asked: DemoRequest, live: LiveQuestion) -> _Gallery | None:
     """Returns what an answer selected its pictures from; None where it selected none, or they are few."""
     answer = live.answer
     if answer is None or answer.program is None or not live.many or not answer.selections:
         return None
-    again = DemoRequest(asked.pictures, asked.question, program=answer.program.source)
+    source = answer.program.source
+    again = DemoRequest(asked.pictures, asked.question, program=source, original=asked.original or source)
     return _Gallery(again, live.pictures, answer.selections[0].question, live.corrections)
 
 

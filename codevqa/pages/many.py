@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import NamedTuple, TypeAlias
+from typing import Any, TypeAlias
 
 from ..core.answer import Answer
 from ..core.images import Picture
 from ..core.selection import SURE, Selection
 from ..core.settings import SetSettings
 from ..core.trace import Call, ImageRef
-from .pictures import PictureView, picture_view
+from .pictures import picture_view
 from .words import chance, images_in, value_words
 
 LARGE = SetSettings().large
@@ -25,28 +25,6 @@ FOLD = 24
 """Of more calls than these at one line of a program, one table is made."""
 Block: TypeAlias = tuple[Call, ...]
 """The calls of one line of a program: one, or all of a loop."""
-
-
-class Tile(NamedTuple):
-    """One picture of a gallery."""
-
-    number: int
-    picture: PictureView
-    counts: bool
-    unsure: bool
-    note: str
-    label: str
-    """All of it in words."""
-
-
-class GalleryView(NamedTuple):
-    """A gallery: those that count first, then those to check, then the others."""
-
-    tiles: tuple[Tile, ...]
-    rest: int
-    """How many pictures are not shown."""
-    about: tuple[str, ...]
-    """Lines on what was selected."""
 
 
 def blocks(calls: Sequence[Call]) -> list[Block]:
@@ -78,8 +56,10 @@ def lean(answer: Answer) -> Answer:
     return replace(answer, trace=replace(answer.trace, calls=tuple(map(bare, answer.trace.calls))))
 
 
-def gallery_view(answer: Answer, pictures: Sequence[Picture], count: int, most: int = TILES) -> GalleryView:
-    """Returns the gallery of an answer about many pictures. No more are read than are shown.
+def gallery_view(answer: Answer, pictures: Sequence[Picture], count: int, most: int = TILES) -> dict[str, Any]:
+    """Returns the gallery of an answer about many pictures, as its template shows it. No more are read than are shown.
+
+    Those that count come first, then those to check, then the others.
 
     Args:
         answer: the answer; its first selection says which pictures count.
@@ -95,16 +75,17 @@ def gallery_view(answer: Answer, pictures: Sequence[Picture], count: int, most: 
     doubtful = {index for index, one in chances.items() if SURE > one > 1 - SURE} - said
     first = [*(one.image.index for one in (*selection.picked, *selection.unsure)), *sorted(counting | said), *chances]
 
-    def tile(index: int) -> Tile:
+    def tile(index: int) -> dict[str, Any]:
         picture, counts, unsure = picture_view(ImageRef(index), pictures, TILE), index in counting, index in doubtful
         note = "corrected" if index in said else chance(chances[index]) if index in chances else ""
         words = "counts" if counts else "does not count" if chances and not unsure else ""
         label = ", ".join(filter(None, (picture.alt, words, "to check" if unsure else "", note)))
-        return Tile(index, picture, counts, unsure, note, label)
+        told = {"counts": counts, "unsure": unsure, "note": note, "label": label}
+        return {"number": index, "picture": picture} | told
 
     order = [index for index in dict.fromkeys([*first, *range(1, count + 1)]) if 1 <= index <= count][:most]
     about = _about(selection, count, len(doubtful)) if answer.selections else (f"{count:,} pictures.",)
-    return GalleryView(tuple(map(tile, order)), count - len(order), about)
+    return {"tiles": list(map(tile, order)), "rest": count - len(order), "about": about}
 
 
 def _about(selection: Selection, count: int, doubtful: int) -> tuple[str, ...]:

@@ -6,8 +6,8 @@ const cvDemo = (() => {
   const over = (text, answer, baseline) => [status(text), ended(answer), ended(baseline), ''];
   const KEPT = 'codevqa-answers', MOST = 12, ANSWER = 4;  // the answer's place among what is kept
   const escape = text => String(text || '').replace(/[&<>"']/g, one => `&#${one.charCodeAt(0)};`);
-  let before = '', original = '', stopping = false, picked = '', place = 0, kept = [];
-  let example = true, now = [], old = new Set();  // whether the pictures are an example's; which stand there
+  let before = '', original = '', stopping = false, picked = '', looking = false, place = 0, kept = [];
+  let example = true, old = new Set();  // whether the pictures are an example's, and which they are
   try { kept = JSON.parse(sessionStorage.getItem(KEPT)) || []; } catch { /* a browser that stores nothing */ }
 
   const press = able => ({__type__: 'update', interactive: Boolean(able)});
@@ -33,9 +33,19 @@ const cvDemo = (() => {
   };
   const history = () => [kept.map(row).join('') || '<p class="demo-small">Answers of this tab come here.</p>'];
 
-  for (const kind of ['drop', 'change', 'paste']) {
+  // Until an upload is here Ask would ask about the pictures before. One that is refused tells nobody.
+  const hold = held => {
+    const ask = document.getElementById('cv-ask');
+    if (ask && ask.dataset.held !== String(held)) ask.disabled = held;
+    if (ask) ask.dataset.held = held;
+  };
+  for (const kind of ['drop', 'change']) {
     document.addEventListener(kind, event => {
-      if (example && event.target.closest?.('#cv-pictures')) old = new Set(now);
+      const files = event.target.files || event.dataTransfer?.files;
+      if (!files?.length || !event.target.closest('#cv-pictures')) return;
+      if (example) old = new Set([...document.querySelectorAll('#cv-pictures img')].map(one => one.src));
+      hold(true);
+      setTimeout(hold, 15000, false);
     }, true);
   }
 
@@ -50,6 +60,7 @@ const cvDemo = (() => {
     }
     const one = event.target.closest('button[data-picture]');
     if (!one) return;
+    looking = !one.dataset.said;
     picked = `${one.dataset.picture} ${one.dataset.said || ''}`;
     document.querySelectorAll('[aria-current]').forEach(old => old.removeAttribute('aria-current'));
     if (!one.dataset.said) one.setAttribute('aria-current', 'true');
@@ -64,6 +75,7 @@ const cvDemo = (() => {
     },
     history,
     keep: (...values) => {
+      if (looking) return history();  // a picture was opened: nothing was asked
       const time = new Date().toLocaleTimeString([], {hour: '2-digit', minute: '2-digit', second: '2-digit'});
       kept = [{time, original, values}, ...kept].slice(0, MOST);
       store();
@@ -82,8 +94,9 @@ const cvDemo = (() => {
     },
     // A visitor's own pictures replace those of an example.
     given: pictures => {
-      const own = (pictures || []).filter(one => !old.has(one.image.path));
+      const own = (pictures || []).filter(one => !old.has(new URL(one.image.url, location).href));
       [example, old] = [false, new Set()];
+      hold(false);
       return [own.length ? own : pictures];
     },
     folder: files => [
@@ -94,9 +107,9 @@ const cvDemo = (() => {
     // Before anything is sent: it shows at once that something happens, where there is something to see.
     begin: () => {
       close();
-      stopping = false;
+      [stopping, looking] = [false, false];
       const line = document.getElementById('cv-status');
-      if (window.innerWidth < 900) line?.scrollIntoView({behavior: 'smooth'});
+      if (window.innerWidth <= 900) requestAnimationFrame(() => line?.scrollIntoView());
       return [status('Asking ...', true), '', ''];
     },
     // Gradio calls what a visitor stopped a failure, too, and tells it after all else that was under way.
@@ -121,8 +134,7 @@ const cvDemo = (() => {
     },
     states: (pictures, question, shown, program) => {
       const busy = (shown || '').includes(' data-busy ');
-      now = (pictures || []).map(one => one.image.path);
-      const given = now.length > 0;
+      const given = (pictures || []).length > 0;
       const written = (program || '').trim();
       return [
         press(busy),
