@@ -95,6 +95,11 @@ def ask_without_end(vqa: CodeVQA, way: str, name: str) -> None:
                 assert last.error.type == "EngineClosedError"
 
 
+def no_more_than(before: tuple[set[str], int, int]) -> bool:
+    """Whether nothing is held that was not before. What an earlier test left behind may end meanwhile."""
+    return all(now <= was for now, was in zip(held(), before, strict=True))  # type: ignore[operator]
+
+
 @pytest.mark.timeout(90)
 @pytest.mark.skipif(sys.platform != "linux", reason="lists children as Linux does")
 def test_closing_in_the_midst_tells_every_caller_and_leaves_nothing() -> None:
@@ -122,7 +127,7 @@ def test_closing_in_the_midst_tells_every_caller_and_leaves_nothing() -> None:
                 assert not thread.is_alive(), "it hangs"
     assert ends == {"EngineClosedError": 6 * len(ways) * 2}
     gc.collect()
-    assert held() == before
+    assert no_more_than(before), (held(), before)
 
 
 def dropped(engines: int) -> None:
@@ -146,7 +151,7 @@ def test_engines_that_nobody_holds_close() -> None:
     before = held()
     dropped(3)
     until = time.monotonic() + 20
-    while held() != before:
+    while not no_more_than(before):
         assert time.monotonic() < until, [thread.name for thread in threading.enumerate()]
         gc.collect()
 
