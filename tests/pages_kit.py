@@ -217,4 +217,4 @@ def visiting(browser: Browser, server: Server | None = None) -> Iterator[Callabl
     for visitor, url in made:
         visitor.context.close()
         asked = [one for one in visitor.requests if not one.startswith((url, "data:", "blob:"))]
-        assert not url or (asked, visitor.complaints) == ([], [])
+        assert not url or (asked, visitor.complaints) == ([], []), (asked, visitor.complaints)
