@@ -20,7 +20,7 @@ from codevqa.models.causal_lm.tokenised_request import control_tokens
 
 _SHELF = tempfile.TemporaryDirectory()
 CONTEXT = 160
-LATE = Schedule(steps=3, rounds_in_flight=1, prefill_tokens=200, least_saving=16, length_multiple=8)
+LATE = Schedule(steps=3, rounds_in_flight=1, prefill_tokens=200, length_multiple=8)
 """As on a GPU: the host looks at what was made when more is under way."""
 HEAD = "img = open_image(\n# Image 1: Is the red ball left of the box?\n"
 

@@ -24,8 +24,8 @@ from codevqa.models.causal_lm.gpu.decoder import Schedule
 from codevqa.models.causal_lm.network import LlamaNetwork
 
 WAYS = ("packed", "slots", "generate")
-LONG = Schedule(steps=8, rounds_in_flight=2, prefill_tokens=10**6, least_saving=10**6, length_multiple=64)
-EACH = Schedule(steps=1, rounds_in_flight=0, prefill_tokens=256, least_saving=1, length_multiple=1)
+LONG = Schedule(steps=8, rounds_in_flight=2, prefill_tokens=10**6, length_multiple=64)
+EACH = Schedule(steps=1, rounds_in_flight=0, prefill_tokens=256, length_multiple=1)
 PROMPTS = [
     "What color is the car?",
     HEAD + "# Image 2: ",
