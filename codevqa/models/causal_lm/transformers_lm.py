@@ -27,7 +27,7 @@ from .generate import GenerateDecoder
 from .loading import load
 from .network import LlamaNetwork
 from .tokenised_request import CONTEXT, TokenisedRequest, common_prefix_length, control_tokens, find_end
-from .tokens import Tokenizer
+from .tokens import FolderTokenizer, Tokenizer
 from .work import LMStats, Work
 
 if TYPE_CHECKING:
@@ -291,7 +291,7 @@ class TransformersLM:
         return known
 
     def _render(self, messages: Sequence[Message], whole: bool = True) -> str:
-        if not self.tokenizer.chat_template:
+        if isinstance(self.tokenizer, FolderTokenizer) or not self.tokenizer.chat_template:
             raise SetupError(
                 f"{self.name} has no chat template, so it cannot read chat prompts.",
                 hint="Use the completion form, or an instruction-tuned model.",
