@@ -51,7 +51,7 @@ SPOILT: dict[str, tuple[str, str | dict[str, int] | None, str]] = {
     "unknown architecture": ("config.json", '{"model_type": "abacus"}', "abacus"),
     "no tokenizer": ("tokenizer.json", None, "tokenizer of .* Its tokenizer.json must be there"),
     "a pointer": ("model.safetensors", POINTER, "model.safetensors is a pointer of Git LFS, .* Run git lfs pull"),
-    "another width": ("config.json", {"hidden_size": 32}, "not of the shape"),
+    "another width": ("config.json", {"hidden_size": 32}, "of another shape"),
     "more layers": ("config.json", {"num_hidden_layers": 3}, "9 weights are missing"),
     "fewer layers": ("config.json", {"num_hidden_layers": 1}, "no place for 9 of its weights, e.g. model.layers.1"),
 }

@@ -26,14 +26,6 @@ class VisionEncoder:
         self.tower = tower
         self.reader = reader
 
-    def row_bytes(self) -> int:
-        """Returns about how much memory one picture of a batch needs while it is computed."""
-        config = self.tower.config
-        patches = (config.image_size // config.patch_size) ** 2 + 1
-        # Input, residual and output; queries, keys, values; both sides of the activation.
-        per_patch = 6 * config.hidden_size + 2 * config.intermediate_size
-        return int(patches * per_patch * self.tower.embeddings.position_embedding.element_size())
-
     def __call__(self, pixels: torch.Tensor) -> torch.Tensor:
         """Returns features, (pictures, 1 + patches, width), of bytes, (pictures, size, size, 3).
 
