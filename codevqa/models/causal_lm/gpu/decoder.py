@@ -19,8 +19,7 @@ from ..generate import MarkedPrefixes
 from ..network import LlamaNetwork
 from ..tokenised_request import TokenisedRequest
 from ..work import LMStats, Work
-from .prefill import Past, Prefill
-from .slots import Slots, bytes_a_token, to_device
+from .slots import Past, Prefill, Slots, bytes_a_token, to_device
 
 _SHARE = 0.6
 """How much of the free memory of a GPU slots may take."""
