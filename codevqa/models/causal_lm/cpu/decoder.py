@@ -35,8 +35,6 @@ _FIRST = 8
 """Tokens guessed after a prompt, where most texts begin alike."""
 _LEAST, _MOST, _ALL = 3, 8, 16
 """Tokens guessed of a text under way, at least, at most, and of all texts together."""
-_GRAIN = 64
-"""Lengths of slots are rounded up to multiples of this."""
 _WORKERS = 2
 """Threads that decode."""
 
@@ -82,7 +80,6 @@ class PackedDecoder:
     def __init__(self, model: LlamaNetwork, *, max_batch: int, prefix_bytes: int, stats: LMStats) -> None:
         self.model, self.max_batch, self.stats = model, max_batch, stats
         self.prefixes = PrefixCache(prefix_bytes)
-        self._memories: list[KeyValues] = []
         self._drafter = Drafter()
         config = model.config
         self._shape = (config.layers, config.key_heads, config.head_width)
@@ -99,9 +96,8 @@ class PackedDecoder:
         most = min(self.max_batch, len(requests))
         cores = torch.get_num_threads()
         count = min(_WORKERS, most, cores)
-        memories = self._reserve(
-            count, -(-most // count), max(len(request.tokens) + request.max_tokens for request in requests)
-        )
+        length = max(len(request.tokens) + request.max_tokens for request in requests)
+        memories = [KeyValues(self._shape, -(-most // count), length) for _ in range(count)]
         # From both ends of the queue, so that each worker has its own beginnings.
         workers = [_Worker(memory, queue.popleft, queue.appendleft) for memory in memories]
         if count > 1:
@@ -202,17 +198,6 @@ class PackedDecoder:
             work.end(request, made[:end])
             self._drafter.learn(request.tokens, made[:end])
             del worker.texts[text.slot]
-
-    def _reserve(self, workers: int, count: int, length: int) -> list[KeyValues]:
-        """Returns so many slots of so many tokens for each worker; those of the last call where they suffice."""
-        kept = self._memories[:workers]
-        if len(kept) == workers and all(memory.length >= length and memory.count >= count for memory in kept):
-            return kept
-        length = max([-(-length // _GRAIN) * _GRAIN, *(memory.length for memory in self._memories)])
-        count = max([count, *(memory.count for memory in self._memories)])
-        self._memories = kept = []
-        self._memories = [KeyValues(self._shape, count, length) for _ in range(workers)]
-        return self._memories
 
 
 def _said(logits: torch.Tensor, wanted: Sequence[int]) -> list[list[int]]:
