@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from tokenizers import Tokenizer, decoders, normalizers, pre_tokenizers, processors
-from tokenizers.models import WordPiece
+from tokenizers import BertWordPieceTokenizer, Tokenizer, decoders
 
 from ..weights import read_json
 
@@ -92,11 +91,4 @@ def bert_tokenizer(vocabulary: Path, *, lowercase: bool = True) -> Any:
     lacking = [one for one in _OWN if one not in numbers]
     if lacking:
         raise ValueError(f"{vocabulary} has no {lacking[0]}")
-    made: Any = Tokenizer(WordPiece(numbers, unk_token="[UNK]"))
-    made.normalizer = normalizers.BertNormalizer(lowercase=lowercase)
-    made.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
-    made.decoder = decoders.WordPiece(prefix="##")  # which other readers of the file it is saved in use
-    opening, ending = (("[CLS]", numbers["[CLS]"]), ("[SEP]", numbers["[SEP]"]))
-    made.post_processor = processors.TemplateProcessing("[CLS] $A [SEP]", None, [opening, ending])
-    made.add_special_tokens(list(_OWN))
-    return made
+    return BertWordPieceTokenizer(numbers, lowercase=lowercase)._tokenizer

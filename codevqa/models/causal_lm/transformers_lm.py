@@ -110,7 +110,6 @@ class TransformersLM:
         dtype: str | None = None,
         max_batch: int | None = None,
         prefix_cache_bytes: int = 256 * 2**20,
-        name: str | None = None,
         loop: bool = True,
     ) -> TransformersLM:
         """Loads a model and its tokenizer from a folder or the Hugging Face hub.
@@ -122,21 +121,14 @@ class TransformersLM:
                 elsewhere, whatever the file holds.
             max_batch: most prompts decoded together.
             prefix_cache_bytes: memory for prompt prefixes kept between calls; 0 keeps none.
-            name: id reported with answers; None takes the model id or the folder's name.
             loop: False decodes with ``model.generate`` whatever the model.
 
         Raises:
             ModelNotFoundError: it is not here, not complete, or not a causal language model.
             SetupError: the device or the dtype does not exist.
         """
-        network, tokenizer, given = load(model, device, dtype, whole=not loop)
-        return cls(
-            network,
-            tokenizer,
-            name=name or given,
-            max_batch=max_batch,
-            prefix_cache_bytes=prefix_cache_bytes,
-        )
+        network, tokenizer, name = load(model, device, dtype, whole=not loop)
+        return cls(network, tokenizer, name=name, max_batch=max_batch, prefix_cache_bytes=prefix_cache_bytes)
 
     @property
     def stats(self) -> LMStats:
