@@ -29,8 +29,6 @@ from .speculation import Drafter
 
 _PASS = 448
 """Tokens in one pass, about: more cost as much each, fewer cost more."""
-_SHARE = 16
-"""A prompt waits a pass for another that begins with so many tokens more of it than are known."""
 _FIRST = 8
 """Tokens guessed after a prompt, where most texts begin alike."""
 _LEAST, _MOST, _ALL = 3, 8, 16
@@ -59,8 +57,6 @@ class _Worker:
     memory: KeyValues
     take: Callable[[], TokenisedRequest]
     """Takes a prompt off the queue, at the worker's end of it."""
-    give_back: Callable[[TokenisedRequest], None]
-    """Puts back the one taken last."""
     texts: dict[int, _Text] = field(default_factory=dict)
     """By slot."""
 
@@ -99,23 +95,18 @@ class PackedDecoder:
         length = max(len(request.tokens) + request.max_tokens for request in requests)
         memories = [KeyValues(self._shape, -(-most // count), length) for _ in range(count)]
         # From both ends of the queue, so that each worker has its own beginnings.
-        workers = [_Worker(memory, queue.popleft, queue.appendleft) for memory in memories]
+        workers = [_Worker(memory, queue.popleft) for memory in memories]
         if count > 1:
-            workers[-1].take, workers[-1].give_back = queue.pop, queue.append
+            workers[-1].take = queue.pop
         if count == 1 and (cores == 1 or self._large):
             self._decode(workers[0], queue, work)
             return
-        pool = self._pool(cores)
-        futures = [pool.submit(self._decode, worker, queue, work) for worker in workers]
+        if self._threads is None:  # they share the cores
+            self._threads = threads(_WORKERS, max(1, cores // _WORKERS), "codevqa-lm-worker")
+        futures = [self._threads.submit(self._decode, worker, queue, work) for worker in workers]
         wait(futures)
         for future in futures:
             future.result()
-
-    def _pool(self, cores: int) -> ThreadPoolExecutor:
-        """Returns the threads of the workers, which share the cores."""
-        if self._threads is None:
-            self._threads = threads(_WORKERS, max(1, cores // _WORKERS), "codevqa-lm-worker")
-        return self._threads
 
     @torch.inference_mode()
     def _decode(self, worker: _Worker, queue: deque[TokenisedRequest], work: Work) -> None:
@@ -149,7 +140,6 @@ class PackedDecoder:
     def _admit(self, worker: _Worker, queue: deque[TokenisedRequest], room: int) -> list[Part]:
         """Takes prompts off the queue into free slots while a pass has room; returns their first parts."""
         free = [slot for slot in range(worker.memory.count) if slot not in worker.texts]
-        begun = [text.request for text in worker.texts.values() if text.computed < len(text.request.tokens)]
         parts: list[Part] = []
         while free and room > 0:
             with self._lock:
@@ -158,13 +148,8 @@ class PackedDecoder:
                 request = worker.take()
                 # One token has to be left to go on from.
                 known, blocks = self.prefixes.find(request.tokens[:-1])
-                upto = known + _SHARE
-                if self.prefixes.limit and any(request.tokens[:upto] == other.tokens[:upto] for other in begun):
-                    worker.give_back(request)
-                    break
                 self.stats.prefilled_tokens += len(request.tokens) - known
                 self.stats.reused_tokens += known
-            begun.append(request)
             text = _Text(request, free.pop(0), known, list(request.tokens))
             worker.memory.fill(text.slot, blocks)
             worker.texts[text.slot] = text
