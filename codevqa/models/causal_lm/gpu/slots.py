@@ -13,6 +13,7 @@ from typing import Any, TypeAlias
 
 import torch
 from torch.nn import functional
+from torch.nn.attention.bias import causal_lower_right
 
 from ...cuda_graphs import Recorder, avoid_cudnn_attention, enabled
 from ...library_errors import first_line
@@ -53,7 +54,6 @@ class Prefill:
         self.ids = ids.flatten()
         self.positions = torch.arange(head, head + ids.shape[1], device=ids.device).repeat(len(ids))
         self._pair: Pair = (self.ids, self.ids)
-        self._mask: torch.Tensor | None = None
 
     def update(self, key: torch.Tensor, value: torch.Tensor, layer: int) -> None:
         """Keeps the keys and values of prefix and part together."""
@@ -85,23 +85,12 @@ class Prefill:
             asked,
             key,
             value,
-            attn_mask=None if whole else self._lower_right(asked, key.shape[2]),
+            attn_mask=None if whole else causal_lower_right(asked.shape[2], key.shape[2]),
             is_causal=whole,
             scale=scale,
             enable_gqa=grouped,
         )
         return read.transpose(1, 2).reshape(len(query), -1)
-
-    def _lower_right(self, asked: torch.Tensor, keys: int) -> Any:
-        """Returns the mask of queries that are the last of so many positions."""
-        queries = asked.shape[2]
-        if asked.is_cuda:
-            from torch.nn.attention.bias import causal_lower_right
-
-            return causal_lower_right(queries, keys)
-        if self._mask is None:
-            self._mask = torch.ones(queries, keys, dtype=torch.bool).tril(keys - queries)
-        return self._mask
 
     def _rows(self, states: torch.Tensor) -> torch.Tensor:
         """From (tokens, heads, width) to (rows, heads, tokens a row, width)."""
