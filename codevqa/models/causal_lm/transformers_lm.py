@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 import torch
 from cachetools import LRUCache
@@ -24,14 +24,12 @@ from ..turn import Turn
 from ..weights import computed
 from .cpu.decoder import PackedDecoder
 from .generate import GenerateDecoder
+from .gpu.decoder import SlotDecoder
 from .loading import load
 from .network import LlamaNetwork
 from .tokenised_request import CONTEXT, TokenisedRequest, common_prefix_length, control_tokens, find_end
 from .tokens import FolderTokenizer, Tokenizer
 from .work import LMStats, Work
-
-if TYPE_CHECKING:
-    from .gpu.decoder import SlotDecoder
 
 _MIN_PREFIX = 8
 """Prefixes of fewer tokens are not worth a forward pass of their own."""
@@ -202,8 +200,6 @@ class TransformersLM:
         if isinstance(self.model, LlamaNetwork):
             if _device(self.model).type == "cpu":
                 return PackedDecoder(self.model, **options)
-            from .gpu.decoder import SlotDecoder
-
             return SlotDecoder(self.model, pad=pad, **options)
         ends = sorted(self._ends)
         return GenerateDecoder(self.model, pad=pad, ends=ends, context=self.context, **options)

@@ -135,8 +135,7 @@ class SlotDecoder:
         self.memory = None
         self._texts.clear()
         self.prefixes.clear()
-        if self.device.type == "cuda":
-            free_cached_memory()
+        free_cached_memory()
 
     def _run(self, work: Work) -> None:
         self._texts.clear()
@@ -240,12 +239,10 @@ class SlotDecoder:
             count = min(1 << (count - 1).bit_length(), memory.count)
         made = memory.advance(self.model, steps, count, length)
         self.stats.steps += steps
-        event = None
-        # The next round writes over it.
-        if self.device.type != "cuda":
-            made = made.clone()
-        else:
-            made = torch.empty(made.shape, dtype=made.dtype, pin_memory=True).copy_(made, non_blocking=True)
+        on_gpu, event = self.device.type == "cuda", None
+        # A copy: the next round writes over it.
+        made = torch.empty(made.shape, dtype=made.dtype, pin_memory=on_gpu).copy_(made, non_blocking=True)
+        if on_gpu:
             event = torch.cuda.Event()  # type: ignore[no-untyped-call, unused-ignore]
             event.record()
         for text in texts:
