@@ -13,7 +13,6 @@ from typing import Any, TypeAlias
 
 import torch
 from torch.nn import functional
-from torch.nn.attention.bias import causal_lower_right
 
 from ...cuda_graphs import Recorder, avoid_cudnn_attention, enabled
 from ...library_errors import first_line
@@ -74,6 +73,8 @@ class Prefill:
 
     def attend(self, query: torch.Tensor, scale: float) -> torch.Tensor:
         """Causal attention of the last positions."""
+        from torch.nn.attention.bias import causal_lower_right  # it brings the compiler: a second at every start
+
         asked, (key, value) = self._rows(query), self._pair
         grouped = asked.shape[1] != key.shape[1]
         if grouped and not (asked.is_cuda and asked.dtype in (torch.float16, torch.bfloat16)):
