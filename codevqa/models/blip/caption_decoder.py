@@ -16,7 +16,7 @@ from typing import Any, TypeAlias
 
 import torch
 
-from ..cuda_graphs import Recorder, bucket, enabled
+from ..cuda_graphs import Recorder, enabled
 from .caption_steps import CaptionBatch, CaptionSteps
 from .sampling import CaptionRules
 
@@ -90,7 +90,8 @@ class CaptionDecoder:
     def _recorded(self, rows: int, patches: int, masked: bool) -> _Recording:
         if self._record is None:
             return _Recording(self.steps, self.steps.blank(rows, patches, masked), lambda function: function)
-        key = (bucket(rows, _ROWS) or -(-rows // _ROWS[-1]) * _ROWS[-1], patches, masked)
+        room = next((size for size in _ROWS if size >= rows), -(-rows // _ROWS[-1]) * _ROWS[-1])
+        key = room, patches, masked
         recording = self._kept.get(key)
         if recording is None:
             recording = _Recording(self.steps, self.steps.blank(*key), self._record)

@@ -32,10 +32,9 @@ class WordPieces:
         self._tokenizer: Any = _read(folder)
         # A user's text may spell "[SEP]": it stays text.
         self._tokenizer.encode_special_tokens = True
-        self._tokenizer.no_truncation()
-        self._tokenizer.no_padding()
         self.vocabulary: dict[str, int] = self._tokenizer.get_vocab()
         self.pad, self.end = self._special("[PAD]"), self._special("[SEP]")
+        self._tokenizer.enable_padding(pad_id=self.pad, pad_token="[PAD]")
         self._tokenizer.decoder = decoders.WordPiece(prefix="##", cleanup=True)
         added = self._tokenizer.get_added_tokens_decoder()
         self._silent = {number for number, token in added.items() if token.special}
@@ -48,12 +47,9 @@ class WordPieces:
             texts: the texts.
             most: tokens that are kept of each, [CLS] and [SEP] included; None keeps all.
         """
-        rows = [one.ids for one in self._tokenizer.encode_batch(list(texts))]
-        if most is not None:
-            rows = [row if len(row) <= most else [*row[: most - 1], row[-1]] for row in rows]
-        longest = max(map(len, rows))
-        ids = torch.tensor([row + [self.pad] * (longest - len(row)) for row in rows])
-        return ids, torch.tensor([[1] * len(row) + [0] * (longest - len(row)) for row in rows])
+        self._tokenizer.no_truncation() if most is None else self._tokenizer.enable_truncation(most)
+        rows = self._tokenizer.encode_batch(list(texts))
+        return torch.tensor([row.ids for row in rows]), torch.tensor([row.attention_mask for row in rows])
 
     def decode(self, tokens: Sequence[int]) -> str:
         """Returns the text, without blanks at its ends; special tokens and those it does not know say nothing."""
