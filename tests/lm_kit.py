@@ -93,9 +93,9 @@ def build(make: Callable[[], Any], way: str = "packed", *, schedule: Schedule = 
     if way != "slots":
         return TransformersLM.from_pretrained(folder_of(make), device="cpu", loop=way == "packed", **given)
     network, tokenizer, _ = load(folder_of(make), "cpu", None)
-    most = given.get("max_batch") or 16
-    decoder = SlotDecoder(network, pad=0, max_batch=most, prefix_bytes=1 << 28, stats=LMStats(), schedule=schedule)
-    return TransformersLM(network, tokenizer, name="tiny", decoder=decoder, **given)
+    lm, most = TransformersLM(network, tokenizer, name="tiny", **given), given.get("max_batch") or 16
+    lm.decoder = SlotDecoder(network, pad=0, max_batch=most, prefix_bytes=1 << 28, stats=LMStats(), schedule=schedule)
+    return lm
 
 
 @functools.cache

@@ -57,7 +57,6 @@ class TransformersLM:
         name: id reported with answers.
         max_batch: most prompts decoded together; None takes 64 on a GPU and 16 elsewhere. Fewer where memory is short.
         prefix_cache_bytes: memory for prompt prefixes kept between calls; 0 keeps none.
-        decoder: decodes in the place of what would be chosen.
     """
 
     def __init__(
@@ -68,7 +67,6 @@ class TransformersLM:
         name: str,
         max_batch: int | None = None,
         prefix_cache_bytes: int = 256 * 2**20,
-        decoder: Decoder | None = None,
     ) -> None:
         if max_batch is None:
             max_batch = _SLOTS_GPU if _device(model).type == "cuda" else _SLOTS_CPU
@@ -95,7 +93,7 @@ class TransformersLM:
         else:
             self.context = getattr(model.config.get_text_config(), "max_position_embeddings", None)
             self._vocabulary = model.get_input_embeddings().weight.shape[0]
-        self.decoder = decoder or self._decoder(pad, prefix_cache_bytes)
+        self.decoder = self._decoder(pad, prefix_cache_bytes)
         """What decodes."""
         self._heads: LRUCache[str | tuple[Message, ...], list[int]] = LRUCache(64)
 
