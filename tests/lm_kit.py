@@ -16,7 +16,7 @@ from codevqa.models.base import Completion, GenerationRequest
 from codevqa.models.causal_lm import LMStats, TransformersLM
 from codevqa.models.causal_lm.gpu.decoder import Schedule, SlotDecoder
 from codevqa.models.causal_lm.loading import load
-from codevqa.models.causal_lm.tokenised_request import control_tokens
+from codevqa.models.causal_lm.work import control_tokens
 
 _SHELF = tempfile.TemporaryDirectory()
 CONTEXT = 160

@@ -27,9 +27,8 @@ from .generate import GenerateDecoder
 from .gpu.decoder import SlotDecoder
 from .loading import load
 from .network import LlamaNetwork
-from .tokenised_request import CONTEXT, TokenisedRequest, common_prefix_length, control_tokens, find_end
 from .tokens import FolderTokenizer, Tokenizer
-from .work import LMStats, Work
+from .work import CONTEXT, LMStats, TokenisedRequest, Work, common_prefix_length, control_tokens, find_end
 
 _MIN_PREFIX = 8
 """Prefixes of fewer tokens are not worth a forward pass of their own."""

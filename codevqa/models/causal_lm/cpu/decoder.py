@@ -21,8 +21,7 @@ import torch
 from ...cpu_threads import LARGE, threads
 from ..int8_linear import weights
 from ..network import LlamaNetwork
-from ..tokenised_request import TokenisedRequest, common_prefix_length
-from ..work import LMStats, Work
+from ..work import LMStats, TokenisedRequest, Work, common_prefix_length
 from .forward_pass import KeyValues, Pack, Part
 from .prefix_cache import PrefixCache
 from .speculation import Drafter

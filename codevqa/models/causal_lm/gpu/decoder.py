@@ -17,8 +17,7 @@ import torch
 from ...cuda_graphs import free_cached_memory
 from ..generate import MarkedPrefixes
 from ..network import LlamaNetwork
-from ..tokenised_request import TokenisedRequest
-from ..work import LMStats, Work
+from ..work import LMStats, TokenisedRequest, Work
 from .slots import Past, Prefill, Slots, bytes_a_token, to_device
 
 _SHARE = 0.6
