@@ -39,7 +39,8 @@ def test_both_methods_on_the_same_questions(tmp_path: Path) -> None:
     assert [call["name"] for call in ours.trace["calls"]] == ["open_image", "query"]
     (evidence,) = ours.trace["calls"][1]["evidence"]
     assert len(evidence["captions"][0]) == 2 and evidence["completion"] == " yes"
-    assert not {"relevance", "prompt", "patches"} & evidence.keys() and "prompt" not in ours.trace["written"]
+    assert not {"prompt", "patches"} & evidence.keys() and "prompt" not in ours.trace["written"]
+    assert {type(level) for map in evidence["relevance"] for line in map for level in line} == {int}
     assert theirs.trace["baseline"][0]["captions"]
     assert (seen[-1].examples, seen[-1].rows, seen[-1].total, seen[-1].errors) == (9, 18, 9, 0)
     assert (info.dataset, info.prompts, info.models["writer"]) == ("gqa", "image: gqa, set: covr", "writer")

@@ -113,16 +113,17 @@ def kinds(summary: Summary) -> Iterator[Chart]:
         yield Chart(f"By {key.replace('_', ' ')}" if key else "Kinds of questions", tuple(marks), SHARE, note=part)
 
 
-def primitives(steps: StepSummary) -> Chart:
-    """How often each primitive was right, of its calls that scene graphs can judge."""
-    marks = [_share(name, "codevqa", steps.shares[name]) for name in steps.calls if name in steps.shares]
-    return Chart("Right of the judged calls", tuple(marks), SHARE, "95 % intervals, n judged calls")
+def primitives(summary: Summary, steps: StepSummary | None) -> Iterator[Chart]:
+    """How often answers were right whose program used each primitive, and each of its calls that can be judged."""
+    used = [_share(name, "codevqa", one.accuracy) for name, one in summary.primitives.items() if one.accuracy]
+    yield Chart("Right answers of programs that used it", tuple(used), SHARE)
+    if steps:
+        judged = [_share(name, "codevqa", steps.shares[name]) for name in steps.calls if name in steps.shares]
+        yield Chart("Right of the judged calls", tuple(judged), SHARE, "95 % intervals, n judged calls")
 
 
 def _share(label: str, colour: str, share: Interval) -> Mark:
-    if too_few(share):
-        return Mark(label, colour, 100 * share.value, None, f"{100 * share.value:.1f} %: too few to say, n {share.n:,}")
-    line = (100 * share.low, 100 * share.high)
+    line = None if too_few(share) else (100 * share.low, 100 * share.high)
     return Mark(label, colour, 100 * share.value, line, f"{percent(share)}, n {share.n:,}")
 
 

@@ -1,13 +1,16 @@
-"""A run read for its figures: its metric, and its examples with their rows."""
+"""A run read for its figures: its metric, its examples with their rows, and rows as answers again."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
-from ...core.errors import SetupError
+from ...core.answer import Answer
+from ...core.errors import InputError, SetupError
 from ...core.trace import Method
 from ..datasets import gqa
 from ..metrics import Metric, metric_for
@@ -45,6 +48,37 @@ def first_pairs(store: Store) -> Iterator[tuple[Example, dict[Method, Row]]]:
         heads |= {method: next(rows[method], None) for method in found}
         if found:
             yield example, found
+
+
+def answer_of(example: Example, row: Row, *, maps: bool = False) -> Answer:
+    """Returns a row as the answer that it was, as far as the row keeps it: without prompts, patches and warnings.
+
+    Its seconds are those that it cost. Of a trace that is damaged, the program and the text are left.
+
+    Args:
+        example: what was asked.
+        row: its row.
+        maps: whether to read the heat maps, which takes most of the time.
+    """
+    trace = row.trace
+    told: dict[str, Any] = {"question": example.question, "answer": row.prediction, "program": row.program}
+    told |= {"error": row.error and {"type": row.error, "message": row.message}, "fallback": row.fallback}
+    told |= {"seconds": row.cost.seconds if row.cost else row.seconds, "tokens": row.tokens, "method": row.method}
+    told |= {"models": {}, "warnings": [], "cost": None, "value": None, "printed": "", "attempts": [], "calls": []}
+    told |= {"baseline": [], **trace, "written": None}
+    if row.program is not None:
+        told["written"] = (trace.get("written") or {}) | {"source": row.program, "question": example.question}
+    try:
+        if not maps:
+            told["baseline"] = _without_maps(told["baseline"])
+            told["calls"] = [{**call, "evidence": _without_maps(call["evidence"])} for call in told["calls"]]
+        return Answer.from_dict(told)
+    except (InputError, KeyError, TypeError):
+        return answer_of(example, replace(row, trace={}), maps=True)
+
+
+def _without_maps(evidence: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [{**one, "relevance": []} for one in evidence]
 
 
 def metric_of(info: RunInfo, data: Path | None = None) -> Metric:

@@ -1,4 +1,6 @@
-"""A report on one run or several: one HTML page with all figures, every question with its trace, and pictures.
+"""A report on one run or several: one HTML page with all figures, a few examples in full, and a list of all questions.
+
+The page has at most about 3 MB, however long a run is.
 
 What comes from data or models is escaped by the template engine, or lies packed in one block that the page's script
 shows as text; a content security policy forbids every other script, and requests.
@@ -18,11 +20,14 @@ from typing import NamedTuple
 
 from ... import __version__
 from ...core.errors import InputError, SetupError
+from ...pages import styles
+from ...pages.words import clean
 from ..metrics.scene_graphs import SceneGraphs, find_scene_graphs, load_scene_graphs
 from ..metrics.steps import image_id, summarize_steps
 from ..run.store import Store
 from .charts import cost, headline, kinds, latency, marked, primitives
 from .diff import Difference, compare_runs
+from .examples import Shown, examples
 from .figures import RunFigures
 from .reading import metric_of, pairs_of
 from .rows import packed
@@ -34,9 +39,7 @@ from .tables import (
     breakdown,
     certainty,
     compared,
-    confusions,
     corpus,
-    only_right,
     p_text,
     percent,
     points,
@@ -79,7 +82,8 @@ def write(runs: Sequence[Path], out: Path | None = None, *, data: Path | None = 
             names = ["/".join(one[shared:]) or one[-1] for one in parts]
         found = [_figures(name, store, data) for name, store in zip(names, stores, strict=True)]
         page = (stores[0].folder if out is None else out) / "report.html"
-        html = _html(found, packed(found, data))
+        shown = examples(found, data)
+        html = _html(found, shown, packed(found, shown))
         try:
             page.parent.mkdir(parents=True, exist_ok=True)
             page.write_text(html, encoding="utf-8")
@@ -91,7 +95,7 @@ def write(runs: Sequence[Path], out: Path | None = None, *, data: Path | None = 
     return Written(page, tuple(found))
 
 
-def _html(runs: Sequence[RunFigures], data: str) -> str:
+def _html(runs: Sequence[RunFigures], shown: Sequence[Sequence[Shown]], data: str) -> str:
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
     from markupsafe import Markup
 
@@ -102,7 +106,7 @@ def _html(runs: Sequence[RunFigures], data: str) -> str:
         "place": lambda at: f"{min(max(at, 0.0), 100.0):.2f}",
         "once": lambda note: _once(note, said),
     }
-    words = (breakdown, certainty, confusions, corpus, only_right, p_text, points, sentences)
+    words = (breakdown, certainty, corpus, p_text, points, sentences)
     charts = (cost, headline, kinds, latency, marked, primitives)
     environment.globals |= {"labels": METHOD_LABELS, **{one.__name__: one for one in (*words, *charts)}}
     script = (TEMPLATES / "report.js").read_text(encoding="utf-8")
@@ -111,7 +115,7 @@ def _html(runs: Sequence[RunFigures], data: str) -> str:
         f"default-src 'none'; img-src data:; style-src 'unsafe-inline'; script-src 'sha256-{digest}'; base-uri 'none'; "
         "form-action 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
     )
-    return environment.get_template("report.html.j2").render(
+    page = environment.get_template("report.html.j2").render(
         title="CodeVQA on " + ", ".join(dict.fromkeys(f"{run.info.data_name} {run.info.split}" for run in runs)),
         runs=runs,
         about=about(runs),
@@ -119,11 +123,14 @@ def _html(runs: Sequence[RunFigures], data: str) -> str:
         compared=compared(runs),
         between=list(_between(runs)),
         costed=[(run, *one) for run in runs for one in run.summary.methods.items() if one[1].cost],
+        examples=list(zip(runs, shown, strict=True)),
         data=data,
         version=__version__,
-        script=Markup(script),  # ours alone
+        styles=Markup(styles()),  # ours alone, as is the script
+        script=Markup(script),
         policy=policy,
     )
+    return clean(page)
 
 
 def _once(note: str, said: set[str]) -> str:

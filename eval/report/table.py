@@ -26,8 +26,6 @@ def summary_lines(info: RunInfo, summary: Summary, pace: Pace | None = None) -> 
     for pair, paired in summary.pairs.items():
         name = pair.replace("-", " - ") if "direct" in summary.methods else "difference"
         lines.append(f"{name}  {paired}")
-    if summary.only:
-        lines.append("only one right  " + ", ".join(f"{one} {found.count:,}" for one, found in summary.only.items()))
     lines += summary.notes[1:]
     for method, one in summary.methods.items():
         if seeds := one.repeats:

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ...core.trace import Method
-from ...pages.words import clean
 from ..metrics.base import Figure
 from ..run.run_info import RunInfo
 from ..statistics import FEW_CLUSTERS, Interval, Paired, holm
@@ -31,6 +30,7 @@ _WORDS: Mapping[str, tuple[str, str]] = {
 """What each pair compares, with what."""
 SHIPPED: Mapping[str, str] = {"lm": "language model", "vlm": "vision-language model"}
 """What shipped models are called, where the name of their folder is short."""
+TOO_FEW = "too few to say"
 TIED = "\N{NO-BREAK SPACE}"
 """Keeps a figure and its interval on one line."""
 
@@ -52,7 +52,7 @@ def percent(share: Interval | None, digits: int = 1) -> str:
     if share is None:
         return "–"
     value, low, high = (f"{100 * one:.{digits}f}" for one in (share.value, share.low, share.high))
-    return f"{value} % ({low} to {high})".replace(" ", TIED)
+    return f"{value} % ({TOO_FEW if too_few(share) else f'{low} to {high}'})".replace(" ", TIED)
 
 
 def points(difference: Interval | None) -> str:
@@ -60,9 +60,7 @@ def points(difference: Interval | None) -> str:
     if difference is None:
         return "–"
     value, low, high = (f"{100 * one:+.1f}" for one in (difference.value, difference.low, difference.high))
-    if too_few(difference):
-        return f"{value} (too few to say)".replace("-", "−").replace(" ", TIED)
-    return f"{value} ({low} to {high})".replace("-", "−").replace(" ", TIED)
+    return f"{value} ({TOO_FEW if too_few(difference) else f'{low} to {high}'})".replace("-", "−").replace(" ", TIED)
 
 
 def too_few(figure: Interval) -> bool:
@@ -182,20 +180,6 @@ def _gain(paired: Paired | None) -> list[str]:
     return [points(paired.difference if paired else None), changed, p_text(paired)]
 
 
-def only_right(summary: Summary) -> Iterator[Table]:
-    """The first questions that only the program, and that only the direct question, got right."""
-    for method, singles in summary.only.items():
-        if not singles.count:
-            continue
-        rows = []
-        for one in singles.first:
-            gold, said = ", ".join(dict.fromkeys(one.gold)), [text or "(nothing)" for text in one.said.values()]
-            rows.append(tuple(map(clean, (one.id, one.question, gold, *said))))
-        part = f", the first {len(rows)}" if len(rows) < singles.count else ""
-        title = f"Only {METHOD_LABELS[method]} is right: {singles.count:,}{part}"
-        yield Table(("Id", "Question", "Gold", *(METHOD_LABELS[one] for one in summary.only)), tuple(rows), title)
-
-
 def _accuracy(run: RunFigures) -> float:
     found = next((run.summary.methods[method] for method in METHODS if method in run.summary.methods), None)
     return found.accuracy.value if found and found.accuracy else 0.0
@@ -306,23 +290,12 @@ def corpus(summary: Summary) -> Table | None:
     """Figures about the whole run, such as consistency; None where the metric has none."""
     methods = summary.methods
     names = next((found.corpus for found in methods.values()), {})
-    rows = [(name.replace("_", " "), *(_figure(found.corpus[name]) for found in methods.values())) for name in names]
+    known = [name for name in names if any(found.corpus[name] is not None for found in methods.values())]
+    rows = [(name.replace("_", " "), *(_figure(found.corpus[name]) for found in methods.values())) for name in known]
     reasons = {name: why for found in methods.values() for name, why in found.reasons.items()}
     note = " ".join(f"No {name}: {why}." for name, why in reasons.items())
     head = ("", *(METHOD_LABELS[method] for method in methods))
     return Table(head, tuple(rows), note=note) if rows else None
-
-
-def confusions(summary: Summary) -> Iterator[Table]:
-    """Gold answers against what was said: one table a method; none where no answer comes twice."""
-    for method, counts in summary.confusion.items():
-        if len(counts) < 2:
-            continue
-        said = list(next(iter(counts.values())))
-        rows = [
-            (clean(gold), *(f"{line[one]:,}" if line[one] else "" for one in said)) for gold, line in counts.items()
-        ]
-        yield Table(("Gold answer", *map(clean, said)), tuple(rows), f"What {METHOD_LABELS[method]} said")
 
 
 def certainty(summary: Summary) -> Table | None:

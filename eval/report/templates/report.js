@@ -17,7 +17,7 @@ const button = (label, act) => {
 };
 const shown = number => number.toLocaleString("en");
 
-async function read() {
+async function unpacked() {
   if (!window.DecompressionStream) throw new Error("The list needs a browser of 2023 or later.");
   const text = atob(document.getElementById("data").textContent);
   const bytes = new Uint8Array(text.length);
@@ -169,31 +169,22 @@ function item(row, data) {
 function opened(row, data) {
   const told = JSON.parse(row.trace);
   const groups = data.keys.map((key, at) => row.groups[at] && `${key.replaceAll("_", " ")}: ${row.groups[at]}`);
-  const pictures = told.pictures.map(([name, at]) => make("figure", {},
-    at === null ? "" : make("img", { src: data.pictures[at], alt: name }), make("figcaption", {}, name)));
-  return make("div", { class: "opened" }, make("p", { class: "note" }, [row.id, ...groups.filter(Boolean)].join("; ")),
-    make("div", { class: "pictures" }, ...pictures), ...told.methods.map(method));
+  return make("div", { class: "opened" },
+    make("p", { class: "note" }, [row.id, row.pictures, ...groups].filter(Boolean).join("; ")),
+    row.full ? make("p", {}, make("a", { href: `#${row.full}` }, "With its pictures and heat maps, among the examples")) : "",
+    ...told.map(method));
 }
 
 function method(told) {
   const calls = told.calls.map(call => make("li", {}, call.text, verdict(call.right),
-    call.right === false ? make("span", { class: "soft" }, ` true: ${call.truth}`) : "", ...call.evidence.map(evidence)));
+    call.right === false ? make("span", { class: "soft" }, ` true: ${call.truth}`) : "", read(call)));
   const attempts = told.attempts.map(([program, why]) =>
     make("details", {}, make("summary", {}, `An attempt that failed: ${why}`), make("pre", {}, program)));
   return make("section", {}, make("h3", {}, `${told.method} `, make("span", { class: "soft" }, told.facts)),
     told.error && make("p", { class: "wrong" }, told.error), told.program && make("pre", {}, told.program),
-    calls.length ? make("ol", { class: "steps" }, ...calls) : "", ...attempts,
-    told.printed && make("pre", {}, `printed:\n${told.printed}`), ...told.evidence.map(evidence));
+    calls.length ? make("ol", { class: "steps" }, ...calls) : "", ...attempts, read(told));
 }
 
-function evidence(one) {
-  const lists = (one.captions ?? []).map((captions, at) => make("div", {}, make("p", { class: "soft" },
-    `image ${one.images?.[at] ?? at + 1}`), make("ul", {}, ...captions.map(caption => make("li", {}, caption)))));
-  const lines = [["asked", one.text], ["scores", one.scores], [one.kind === "eyes" ? "said" : "read", one.completion]].filter(([, text]) => text)
-    .map(([label, text]) => make("p", {}, make("span", { class: "soft" }, `${label} `), text));
-  const captions = (one.captions ?? []).flat().length;
-  const title = (one.kind ?? "evidence") + (captions ? `, ${captions} caption${captions === 1 ? "" : "s"}` : "");
-  return make("details", {}, make("summary", {}, title), ...lines, ...lists);
-}
+const read = one => one.read && make("div", { class: "soft" }, `read: ${one.read}`);
 
-read().then(begin).catch(error => main.append(make("p", { class: "wrong", role: "alert" }, error.message)));
+unpacked().then(begin).catch(error => main.append(make("p", { class: "wrong", role: "alert" }, error.message)));
