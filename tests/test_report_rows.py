@@ -91,7 +91,7 @@ def opened(seen: Page, text: str) -> Locator:
     """Opens the first question that says so, and returns it with its trace."""
     item = seen.locator("ol.rows > li", has_text=text).first
     item.locator("summary").first.click()
-    item.locator(".opened h3").first.wait_for()
+    item.locator(".opened pre").wait_for()
     return item
 
 
@@ -149,24 +149,25 @@ def test_a_question_opens_its_own_trace(page: Path, reader: Callable[..., Visito
     item = opened(seen, "thing 117")
     text = item.inner_text()
     assert "seen = query(img, 'thing 117')\nanswer = seen" in text and "1.50 s, 12 tokens" in text
-    assert "query(image 1, 'What color is the car?') -> 'red' ✓ right" in text and f"read: {CAPTION}" in text
-    assert item.get_by_text("first try 117").count() == 1 and "structural: query; words: 2" in text
+    assert "query(image 1, 'What color is the car?') -> 'red'  ✓ right" in text and f"read: {CAPTION}" in text
+    assert "first try 117" in text and "structural: query; words: 2" in text
     seen.get_by_role("button", name="Clear").click()
     opened(seen, "thing 1 ").get_by_role("link", name="With its pictures").click()
     picture = seen.locator(".example", has_text="thing 1 ").locator("img").first
     picture.evaluate("one => one.decode()")
     assert picture.is_visible() and picture.evaluate("one => one.naturalWidth") == 320
     choose(seen, "Steps", "query is false")
-    assert "-> 'blue' ✗ wrong true: red" in opened(seen, "thing 5 ").inner_text()
+    assert "-> 'blue'  ✗ wrong, true: red" in opened(seen, "thing 5 ").inner_text()
 
 
-def test_pages_are_turned_and_choices_are_in_the_address(page: Path, reader: Callable[..., Visitor]) -> None:
+def test_the_list_goes_on_and_choices_are_in_the_address(page: Path, reader: Callable[..., Visitor]) -> None:
     seen = reader(page).page
-    seen.get_by_role("button", name="Next").click()
-    assert seen.locator("ol.rows .asked").first.inner_text() == "Is thing 100 red?"
-    assert seen.locator("ol.rows > li").count() == 20 and seen.get_by_role("button", name="Next").is_disabled()
+    more = seen.get_by_role("button", name="More")
+    assert seen.locator("ol.rows > li").count() == 100
+    more.click()
+    assert seen.locator("ol.rows > li").count() == COUNT and more.is_hidden()
     choose(seen, "Error", "no error")
-    assert seen.locator("ol.rows .asked").nth(1).inner_text() == "Is thing 1 red?", "a choice begins at the first page"
+    assert seen.locator("ol.rows .asked").nth(1).inner_text() == "Is thing 1 red?"
     again = reader(page, state=f"#{seen.url.partition('#')[2]}").page
     assert status(again) == status(seen) != ""
     assert again.locator("ol.rows .asked").all_inner_texts() == seen.locator("ol.rows .asked").all_inner_texts()

@@ -5,7 +5,7 @@ Places are per cent of the width, so a chart fits a phone as well as a wide scre
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from ..metrics.steps import StepSummary
@@ -69,8 +69,8 @@ def headline(run: RunFigures) -> Iterator[Chart]:
         yield Chart("Difference in points", tuple(marks), ticks, note="Same questions for both methods.")
 
 
-def cost(summary: Summary) -> Chart | None:
-    """Accuracy against seconds a question; None where either is unknown."""
+def cost(summary: Summary) -> Iterator[Chart]:
+    """Accuracy against seconds a question, where both are known."""
     found = [
         (name, one.accuracy, one.cost.seconds) for name, one in summary.methods.items() if one.accuracy and one.cost
     ]
@@ -81,22 +81,22 @@ def cost(summary: Summary) -> Chart | None:
         text = f"{share.text}: {seconds:.3f} s"
         marks.append(replace(share, at=100 * seconds / most, text=text, height=100 * accuracy.value))
     note = "Upwards: accuracy. To the right: mean seconds a question."
-    return Chart("Accuracy against seconds a question", tuple(marks), _seconds(most), note=note) if marks else None
+    if marks:
+        yield Chart("Accuracy against seconds a question", tuple(marks), _seconds(most), note=note)
 
 
-def latency(summary: Summary) -> Chart | None:
-    """Seconds a question as a distribution; None where they are unknown."""
+def latency(summary: Summary) -> Iterator[Chart]:
+    """Seconds a question as a distribution, where they are known."""
     found = {method: one.cost for method, one in summary.methods.items() if one.cost and one.cost.spread}
     most = ROOM * max((one.spread[95] for one in found.values()), default=0.0)
-    if not most:
-        return None
     marks = []
-    for method, one in found.items():
+    for method, one in found.items() if most else ():
         low, first, middle, third, high = (100 * one.spread[mark] / most for mark in (5, 25, 50, 75, 95))
         text = f"median {one.spread[50]:.3f} s, 95 % in {one.spread[95]:.3f} s, n {one.rows:,}"
         marks.append(Mark(METHOD_LABELS[method], method, middle, (low, high), text, box=(first, third)))
     what = "dot: median, box: middle half, line: 5 % to 95 % of n questions"
-    return Chart("Distribution of seconds a question", tuple(marks), _seconds(most), what)
+    if marks:
+        yield Chart("Distribution of seconds a question", tuple(marks), _seconds(most), what)
 
 
 def kinds(summary: Summary) -> Iterator[Chart]:
@@ -110,13 +110,15 @@ def kinds(summary: Summary) -> Iterator[Chart]:
             for method, share in group.accuracy.items()
         ]
         part = f"The largest {len(largest)} of {len(groups)} groups." if len(largest) < len(groups) else ""
-        yield Chart(f"By {key.replace('_', ' ')}" if key else "Kinds of questions", tuple(marks), SHARE, note=part)
+        if marks:
+            yield Chart(f"By {key.replace('_', ' ')}" if key else "Kinds of questions", tuple(marks), SHARE, note=part)
 
 
 def primitives(summary: Summary, steps: StepSummary | None) -> Iterator[Chart]:
     """How often answers were right whose program used each primitive, and each of its calls that can be judged."""
     used = [_share(name, "codevqa", one.accuracy) for name, one in summary.primitives.items() if one.accuracy]
-    yield Chart("Right answers of programs that used it", tuple(used), SHARE)
+    if used:
+        yield Chart("Right answers of programs that used it", tuple(used), SHARE)
     if steps:
         judged = [_share(name, "codevqa", steps.shares[name]) for name in steps.calls if name in steps.shares]
         yield Chart("Right of the judged calls", tuple(judged), SHARE, "95 % intervals, n judged calls")
@@ -129,8 +131,3 @@ def _share(label: str, colour: str, share: Interval) -> Mark:
 
 def _seconds(most: float) -> tuple[tuple[float, str], ...]:
     return ((0.0, "0 s"), (50.0, f"{most / 2:.2g} s"), (100.0, f"{most:.2g} s"))
-
-
-def marked(charts: Iterable[Chart | None]) -> list[Chart]:
-    """Returns those charts that have something to show."""
-    return [one for one in charts if one is not None and one.marks]

@@ -114,7 +114,6 @@ class MethodSummary:
 class Group:
     """One line of a breakdown."""
 
-    key: str
     value: str
     n: int
     """Examples of it with a score by some method."""

@@ -94,7 +94,7 @@ def metric_of(info: RunInfo, data: Path | None = None) -> Metric:
     """
     find = None
     if info.dataset == "gqa" and info.split.startswith(("train", "val")):  # others have none, and might search long
-        for folder in (data,) if data is not None else _folders(info):
+        for folder in folders_of(info, data):
             with suppress(SetupError):
                 next(gqa.choices(folder, info.split), None)
                 find = partial(gqa.choices, folder, info.split)
@@ -102,7 +102,7 @@ def metric_of(info: RunInfo, data: Path | None = None) -> Metric:
     return metric_for(info.dataset, info.variant, choices=find)
 
 
-def _folders(info: RunInfo) -> list[Path]:
-    """Returns the folders above a run's questions, nearest first."""
-    first = next(iter(info.sources), Path())
-    return list(first.parents)[:2]
+def folders_of(info: RunInfo, data: Path | None) -> list[Path]:
+    """Returns where the data set is now; without ``data``, the folders above its files, nearest first."""
+    near = (folder for source in info.sources for folder in list(source.parents)[:2] if folder.is_dir())
+    return [data] if data is not None else list(dict.fromkeys(near))

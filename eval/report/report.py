@@ -25,27 +25,14 @@ from ...pages.words import clean
 from ..metrics.scene_graphs import SceneGraphs, find_scene_graphs, load_scene_graphs
 from ..metrics.steps import image_id, summarize_steps
 from ..run.store import Store
-from .charts import cost, headline, kinds, latency, marked, primitives
+from . import charts, tables
 from .diff import Difference, compare_runs
 from .examples import Shown, examples
 from .figures import RunFigures
-from .reading import metric_of, pairs_of
+from .reading import folders_of, metric_of, pairs_of
 from .rows import packed
 from .summary import summarize
 from .table import calls_text, pace_text
-from .tables import (
-    METHOD_LABELS,
-    about,
-    breakdown,
-    certainty,
-    compared,
-    corpus,
-    p_text,
-    percent,
-    points,
-    result,
-    sentences,
-)
 
 TEMPLATES = Path(__file__).parent / "templates"
 
@@ -75,11 +62,8 @@ def write(runs: Sequence[Path], out: Path | None = None, *, data: Path | None = 
     with ExitStack() as open_runs:
         stores = [open_runs.enter_context(Store.open(path)) for path in runs]
         folders = [store.folder.resolve() for store in stores]
-        names = [folder.name for folder in folders]
-        if len(set(names)) < len(set(folders)):  # as much of each path as tells them apart
-            parts = [folder.parts for folder in folders]
-            shared = len(os.path.commonprefix(parts))  # noqa: RUF071 - of tuples, not of texts
-            names = ["/".join(one[shared:]) or one[-1] for one in parts]
+        shared = os.path.commonpath([folder.parent for folder in folders])
+        names = [folder.relative_to(shared).as_posix() for folder in folders]
         found = [_figures(name, store, data) for name, store in zip(names, stores, strict=True)]
         page = (stores[0].folder if out is None else out) / "report.html"
         shown = examples(found, data)
@@ -100,15 +84,15 @@ def _html(runs: Sequence[RunFigures], shown: Sequence[Sequence[Shown]], data: st
     from markupsafe import Markup
 
     environment = Environment(loader=FileSystemLoader(TEMPLATES), autoescape=True, undefined=StrictUndefined)
-    environment.filters |= {"percent": percent, "calls": calls_text, "pace": pace_text, "json": json.dumps}
     said = set[str]()
     environment.filters |= {
+        "percent": tables.percent,
+        "calls": calls_text,
+        "pace": pace_text,
+        "json": json.dumps,
         "place": lambda at: f"{min(max(at, 0.0), 100.0):.2f}",
         "once": lambda note: _once(note, said),
     }
-    words = (breakdown, certainty, corpus, p_text, points, sentences)
-    charts = (cost, headline, kinds, latency, marked, primitives)
-    environment.globals |= {"labels": METHOD_LABELS, **{one.__name__: one for one in (*words, *charts)}}
     script = (TEMPLATES / "report.js").read_text(encoding="utf-8")
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     policy = (
@@ -118,9 +102,9 @@ def _html(runs: Sequence[RunFigures], shown: Sequence[Sequence[Shown]], data: st
     page = environment.get_template("report.html.j2").render(
         title="CodeVQA on " + ", ".join(dict.fromkeys(f"{run.info.data_name} {run.info.split}" for run in runs)),
         runs=runs,
-        about=about(runs),
-        result=result(runs),
-        compared=compared(runs),
+        tables=tables,
+        charts=charts,
+        labels=tables.METHOD_LABELS,
         between=list(_between(runs)),
         costed=[(run, *one) for run in runs for one in run.summary.methods.items() if one[1].cost],
         examples=list(zip(runs, shown, strict=True)),
@@ -163,8 +147,7 @@ def _figures(name: str, store: Store, data: Path | None) -> RunFigures:
 
 def _graphs(store: Store, data: Path | None) -> SceneGraphs:
     """Returns the scene graphs of a run's pictures, as far as there are any."""
-    near = (folder for source in store.info.sources for folder in list(source.parents)[:2] if folder.is_dir())
-    found = (find_scene_graphs(folder, store.info.split) for folder in ((data,) if data is not None else near))
+    found = (find_scene_graphs(folder, store.info.split) for folder in folders_of(store.info, data))
     file = next((one for one in found if one), None)
     if file is None:
         return SceneGraphs()

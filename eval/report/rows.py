@@ -6,14 +6,13 @@ import base64
 import gzip
 import json
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Any
 
 from ...core.answer import Answer
-from ...core.trace import Call, Evidence, Method
+from ...core.trace import Evidence
 from ...pages.words import clean, seconds
-from ..metrics import Metric
 from ..metrics.steps import JudgedStep, judge_steps
 from ..task import METHODS, Example, Row
 from .examples import Shown
@@ -51,13 +50,20 @@ def packed(runs: Sequence[RunFigures], examples: Sequence[Sequence[Shown]]) -> s
     for place, run, example, rows in islice(asked, 0, None, least):
         keys |= dict.fromkeys(example.groups)
         steps = {method: judge_steps(run.graphs, example, row.trace) for method, row in rows.items()}
+        ours = rows.get("codevqa")
+        judged = [step for step in steps.get("codevqa", ()) if step.right is not None and ours and not ours.error]
+        told = ["\n".join(_told(answer_of(example, row), steps[method])) for method, row in rows.items()]
         line = {
             "run": place,
-            **_line(run.metric, example, rows, methods, steps.get("codevqa", ())),
+            "id": example.id,
+            "question": example.question,
+            "gold": ", ".join(dict.fromkeys(example.gold)),
+            "answers": [_answer(run, example, rows.get(method)) for method in methods],
+            "false": list(dict.fromkeys(step.name for step in judged if not step.right)) if judged else None,
             "groups": [example.groups.get(key) for key in keys],
             "pictures": ", ".join(image.name for image in example.images[:MOST_CALLS]),
             "full": full.get((place, example.id)),
-            "trace": _json([_told(answer_of(example, row), steps[method]) for method, row in rows.items()]),
+            "trace": "\n\n".join(told),
         }
         lines.append(_json(line))
     head: dict[str, Any] = {
@@ -80,54 +86,35 @@ def _json(data: Any) -> str:
     return clean(json.dumps(data, ensure_ascii=False, allow_nan=False, separators=(",", ":")))
 
 
-def _line(
-    metric: Metric, example: Example, rows: Mapping[Method, Row], methods: Iterable[Method], steps: Iterable[JudgedStep]
-) -> dict[str, Any]:
-    """Returns what is searched and filtered of a question."""
-    ours = rows.get("codevqa")
-    judged = [step for step in steps if step.right is not None and ours and not ours.error]
-    return {
-        "id": example.id,
-        "question": example.question,
-        "gold": ", ".join(dict.fromkeys(example.gold)),
-        "answers": [_answer(metric, example, rows.get(method)) for method in methods],
-        "program": _cut(ours.program or "" if ours else ""),
-        "false": list(dict.fromkeys(step.name for step in judged if not step.right)) if judged else None,
-    }
-
-
-def _answer(metric: Metric, example: Example, row: Row | None) -> dict[str, Any] | None:
+def _answer(run: RunFigures, example: Example, row: Row | None) -> dict[str, Any] | None:
     if row is None:
         return None
-    right = metric.right(example, row.prediction)
+    right = run.metric.right(example, row.prediction)
     return {"said": _cut(row.prediction), "right": right, "fallback": row.fallback, "error": row.error or ""}
 
 
-def _told(answer: Answer, steps: Iterable[JudgedStep]) -> dict[str, Any]:
-    """Returns what is shown of one method's answer when its question is opened."""
-    verdicts = {step.index: step for step in steps if step.right is not None}
-    numbered = enumerate(answer.trace.calls, 1)
-    calls = [_call(call, verdicts.get(place)) for place, call in numbered if not call.name.startswith("open_image")]
-    error = answer.error
-    return {
-        "method": METHOD_LABELS[answer.method],
-        "facts": f"{seconds(answer.seconds)}, {answer.tokens:,} tokens",
-        "error": _cut(f"{error.type}: {error.message}") if error else "",
-        "program": _cut(answer.program.source) if answer.program else "",
-        "calls": calls[:MOST_CALLS],
-        "attempts": [[_cut(one.source), _cut(f"{why.type}: {why.message}")] for one, why in answer.trace.attempts],
-        "read": _read(answer.trace.baseline),
-    }
+def _told(answer: Answer, steps: Iterable[JudgedStep]) -> Iterator[str]:
+    """Yields lines on one method's answer, to be read when its question is opened."""
+    judged = [step for step in steps if step.right is not None]
+    marks = {step.index: "  ✓ right" if step.right else f"  ✗ wrong, true: {step.truth}" for step in judged}
+    yield f"{METHOD_LABELS[answer.method]}: {seconds(answer.seconds)}, {answer.tokens:,} tokens"
+    if answer.error:
+        yield _cut(f"{answer.error.type}: {answer.error.message}")
+    for program, why in answer.trace.attempts:
+        yield _cut(f"An attempt that failed, {why.type}: {why.message}\n{program.source}")
+    if answer.program:
+        yield _cut(answer.program.source)
+    calls = [call for call in enumerate(answer.trace.calls, 1) if not call[1].name.startswith("open_image")]
+    for place, call in calls[:MOST_CALLS]:
+        yield _cut(str(call), MAX_CALL) + marks.get(place, "")
+        yield from _read(call.evidence)
+    yield from _read(answer.trace.baseline)
 
 
-def _call(call: Call, verdict: JudgedStep | None) -> dict[str, Any]:
-    told: dict[str, Any] = {"text": _cut(str(call), MAX_CALL), "read": _read(call.evidence)}
-    return told if verdict is None else {**told, "right": verdict.right, "truth": verdict.truth}
-
-
-def _read(evidence: Iterable[Evidence]) -> str:
-    """Returns the captions that were read."""
-    return _cut("; ".join(text for one in evidence for captions in one.captions for text in captions), MAX_CALL)
+def _read(evidence: Iterable[Evidence]) -> Iterator[str]:
+    """Yields the captions that were read, as one line."""
+    if read := [text for one in evidence for captions in one.captions for text in captions]:
+        yield _cut(f"    read: {'; '.join(read)}", MAX_CALL)
 
 
 def _cut(text: str, most: int = MAX_TEXT) -> str:

@@ -293,17 +293,17 @@ class _Slices(NamedTuple):
             numbers = {value: int(number[1]) for value in values if (number := _NUMBERS.fullmatch(value))}
             counted = len(numbers) == len(values)
             ordered = sorted(values.items(), key=lambda one: numbers[one[0]] if counted else -len(one[1]))
-            groups = (self._group(key, value, places, pair) for value, places in ordered)
+            groups = (self._group(value, places, pair) for value, places in ordered)
             found[key] = tuple(group for group in groups if group.n)
         return found
 
-    def _group(self, key: str, value: str, places: Sequence[int], pair: str | None) -> Group:
+    def _group(self, value: str, places: Sequence[int], pair: str | None) -> Group:
         found = {method: scores[places] for method, scores in self.scores.items()}
         n = int((~np.isnan(list(found.values()))).any(axis=0).sum())
         means = {method: _known_mean(scores, self.clusters[places]) for method, scores in found.items()}
         accuracy = {method: one for method, one in means.items() if one is not None}
         paired = next((self.paired(one, two, places) for one, two in PAIRS if f"{one}-{two}" == pair), None)
-        return Group(key, value, n, accuracy, paired)
+        return Group(value, n, accuracy, paired)
 
     def paired(self, one: Method, two: Method, places: Sequence[int]) -> Paired | None:
         """One method against another where both have a score; None where they never do."""

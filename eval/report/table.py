@@ -54,8 +54,8 @@ def _cost_lines(summary: Summary, pace: Pace | None) -> Iterator[str]:
             seconds = f"{cost.seconds:.3f} s (models {cost.model_seconds:.3f}, program {cost.program_seconds:.3f})"
             tokens = f"{cost.prompt_tokens:,.0f} + {cost.completion_tokens:,.0f} tokens"
             yield f"{method} cost a question  {seconds}, {tokens}, calls: {calls_text(cost.calls)}"
-    if pace is not None and pace.rate is not None:
-        yield pace_text(pace)
+    if rate := pace_text(pace):
+        yield rate
 
 
 def calls_text(calls: Mapping[str, float]) -> str:
@@ -63,9 +63,9 @@ def calls_text(calls: Mapping[str, float]) -> str:
     return ", ".join(f"{kind} {count:,.1f}" for kind, count in calls.items())
 
 
-def pace_text(pace: Pace) -> str:
+def pace_text(pace: Pace | None) -> str:
     """Writes how fast a run went; empty where nothing was asked."""
-    return f"{pace.rate:.2f} questions a second" if pace.rate is not None else ""
+    return f"{pace.rate:.2f} questions a second" if pace and pace.rate is not None else ""
 
 
 def aligned(rows: Sequence[Sequence[str]]) -> list[str]:

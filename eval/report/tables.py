@@ -144,7 +144,7 @@ def result(runs: Sequence[RunFigures]) -> Table:
             whose = f" in {run.name}" if len(runs) > 1 else ""
             note.append(f"Not the official split{whose}: {run.info.unofficial}.")
     if len(rows) > len(runs):
-        note.append(f"In italics: {_paper_note(*(run.info for run in runs))}.")
+        note.append(f"In italics: {NOTE}{f'; {DRAWN}' if any(run.info.drawn for run in runs) else ''}.")
     head = ("", "Questions", *(METHOD_LABELS[method] for method in shown), *(() if three else GAIN))
     return Table(head, tuple(rows), note=" ".join(note), muted=frozenset(range(len(runs), len(rows))))
 
@@ -208,10 +208,6 @@ def sentences(run: RunFigures) -> Iterator[str]:
                 f"answer changes on {percent(repeats.changed)} of the {repeats.n:,} questions asked with every seed. "
                 "Other figures are the first seed's."
             )
-
-
-def _paper_note(*infos: RunInfo) -> str:
-    return "; ".join([NOTE, *([DRAWN] if any(info.drawn for info in infos) else [])])
 
 
 # -- groups ------------------------------------------------------------------------------------------------------------
