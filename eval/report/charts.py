@@ -39,7 +39,7 @@ class Mark:
 
 @dataclass(frozen=True)
 class Chart:
-    """Marks on one scale."""
+    """Marks on one scale; without any, nothing is drawn."""
 
     title: str
     marks: tuple[Mark, ...]
@@ -56,20 +56,18 @@ def headline(run: RunFigures) -> Iterator[Chart]:
         for method, one in run.summary.methods.items()
         if one.accuracy is not None
     ]
-    if found:
-        yield Chart("Accuracy", tuple(found), SHARE)
+    yield Chart("Accuracy", tuple(found), SHARE)
     marks = []
     for pair, paired in run.summary.pairs.items():
         gain = paired.difference
         line = None if too_few(gain) else (50 + 50 * gain.low, 50 + 50 * gain.high)
         text = f"{points(gain)}, n {gain.n:,}"
         marks.append(Mark(pair_label(pair), "", 50 + 50 * gain.value, line, text))
-    if marks:
-        ticks = ((0.0, "−100"), (50.0, "0"), (100.0, "+100"))
-        yield Chart("Difference in points", tuple(marks), ticks, note="Same questions for both methods.")
+    ticks = ((0.0, "−100"), (50.0, "0"), (100.0, "+100"))
+    yield Chart("Difference in points", tuple(marks), ticks, note="Same questions for both methods.")
 
 
-def cost(summary: Summary) -> Iterator[Chart]:
+def cost(summary: Summary) -> Chart:
     """Accuracy against seconds a question, where both are known."""
     found = [
         (name, one.accuracy, one.cost.seconds) for name, one in summary.methods.items() if one.accuracy and one.cost
@@ -81,11 +79,10 @@ def cost(summary: Summary) -> Iterator[Chart]:
         text = f"{share.text}: {seconds:.3f} s"
         marks.append(replace(share, at=100 * seconds / most, text=text, height=100 * accuracy.value))
     note = "Upwards: accuracy. To the right: mean seconds a question."
-    if marks:
-        yield Chart("Accuracy against seconds a question", tuple(marks), _seconds(most), note=note)
+    return Chart("Accuracy against seconds a question", tuple(marks), _seconds(most), note=note)
 
 
-def latency(summary: Summary) -> Iterator[Chart]:
+def latency(summary: Summary) -> Chart:
     """Seconds a question as a distribution, where they are known."""
     found = {method: one.cost for method, one in summary.methods.items() if one.cost and one.cost.spread}
     most = ROOM * max((one.spread[95] for one in found.values()), default=0.0)
@@ -95,8 +92,7 @@ def latency(summary: Summary) -> Iterator[Chart]:
         text = f"median {one.spread[50]:.3f} s, 95 % in {one.spread[95]:.3f} s, n {one.rows:,}"
         marks.append(Mark(METHOD_LABELS[method], method, middle, (low, high), text, box=(first, third)))
     what = "dot: median, box: middle half, line: 5 % to 95 % of n questions"
-    if marks:
-        yield Chart("Distribution of seconds a question", tuple(marks), _seconds(most), what)
+    return Chart("Distribution of seconds a question", tuple(marks), _seconds(most), what)
 
 
 def kinds(summary: Summary) -> Iterator[Chart]:
@@ -110,15 +106,13 @@ def kinds(summary: Summary) -> Iterator[Chart]:
             for method, share in group.accuracy.items()
         ]
         part = f"The largest {len(largest)} of {len(groups)} groups." if len(largest) < len(groups) else ""
-        if marks:
-            yield Chart(f"By {key.replace('_', ' ')}" if key else "Kinds of questions", tuple(marks), SHARE, note=part)
+        yield Chart(f"By {key.replace('_', ' ')}" if key else "Kinds of questions", tuple(marks), SHARE, note=part)
 
 
 def primitives(summary: Summary, steps: StepSummary | None) -> Iterator[Chart]:
     """How often answers were right whose program used each primitive, and each of its calls that can be judged."""
     used = [_share(name, "codevqa", one.accuracy) for name, one in summary.primitives.items() if one.accuracy]
-    if used:
-        yield Chart("Right answers of programs that used it", tuple(used), SHARE)
+    yield Chart("Right answers of programs that used it", tuple(used), SHARE)
     if steps:
         judged = [_share(name, "codevqa", steps.shares[name]) for name in steps.calls if name in steps.shares]
         yield Chart("Right of the judged calls", tuple(judged), SHARE, "95 % intervals, n judged calls")

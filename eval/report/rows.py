@@ -103,7 +103,7 @@ def _told(answer: Answer, steps: Iterable[JudgedStep]) -> Iterator[str]:
     for program, why in answer.trace.attempts:
         yield _cut(f"An attempt that failed, {why.type}: {why.message}\n{program.source}")
     if answer.program:
-        yield _cut(answer.program.source)
+        yield _cut(answer.program.source) + "\n"
     calls = [call for call in enumerate(answer.trace.calls, 1) if not call[1].name.startswith("open_image")]
     for place, call in calls[:MOST_CALLS]:
         yield _cut(str(call), MAX_CALL) + marks.get(place, "")

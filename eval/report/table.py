@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from ...core.trace import Method
 from ..run.run_info import Pace, RunInfo
 from ..statistics import Interval
-from .figures import MethodSummary, Summary
+from .figures import Summary
 
 
 def summary_lines(info: RunInfo, summary: Summary, pace: Pace | None = None) -> list[str]:
@@ -21,7 +20,18 @@ def summary_lines(info: RunInfo, summary: Summary, pace: Pace | None = None) -> 
     table: list[tuple[str, ...]] = [
         ("", "accuracy [95 %]", "fallback", "plain pass", "unanswered", "s a question", "tokens")
     ]
-    table.extend(_cells(method, one) for method, one in summary.methods.items())
+    table.extend(
+        (
+            method,
+            "not scored" if one.accuracy is None else str(one.accuracy),
+            f"{one.fallback.value:.1%}",
+            "" if one.plain is None else f"{one.plain.value:.1%}",
+            f"{one.unanswered:,}",
+            "" if one.cost is None else f"{one.cost.seconds:.3f}",
+            f"{one.tokens:,.0f}",
+        )
+        for method, one in summary.methods.items()
+    )
     lines += aligned(table)
     for pair, paired in summary.pairs.items():
         name = pair.replace("-", " - ") if "direct" in summary.methods else "difference"
@@ -72,15 +82,3 @@ def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
     """Returns rows as lines, their columns one below the other."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return ["  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
-
-
-def _cells(method: Method, one: MethodSummary) -> tuple[str, ...]:
-    return (
-        method,
-        "not scored" if one.accuracy is None else str(one.accuracy),
-        f"{one.fallback.value:.1%}",
-        "" if one.plain is None else f"{one.plain.value:.1%}",
-        f"{one.unanswered:,}",
-        "" if one.cost is None else f"{one.cost.seconds:.3f}",
-        f"{one.tokens:,.0f}",
-    )

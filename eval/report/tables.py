@@ -6,11 +6,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from ...core.trace import Method
 from ..metrics.base import Figure
 from ..run.run_info import RunInfo
 from ..statistics import FEW_CLUSTERS, Interval, Paired, holm
-from ..task import METHODS, PAIRS
+from ..task import METHODS
 from .figures import Group, RunFigures, Summary
 from .paper import DRAWN, NOTE, PAPER
 
@@ -18,16 +17,15 @@ FEW = 10
 """Groups of less say next to nothing: they stand apart, untested, and never beside the paper."""
 MOST_LINES = 30
 """Groups of one table; further ones are counted in its note."""
-METHOD_LABELS: Mapping[Method, str] = {"codevqa": "CodeVQA", "direct": "Direct", "pnpvqa": "PnP-VQA"}
+METHOD_LABELS: Mapping[str, str] = {"codevqa": "CodeVQA", "direct": "Direct", "pnpvqa": "PnP-VQA"}
 """What a reader sees of a method."""
 GAIN = ("Difference in points", "Better / worse", "p")
 HOLM = "Holm: p as it is when all rows of a table are tested at once."
-_WORDS: Mapping[str, tuple[str, str]] = {
-    "codevqa-direct": ("Writing a program", "asking a vision-language model once"),
-    "codevqa-pnpvqa": ("Writing a program", "asking the question as it is"),
-    "direct-pnpvqa": ("Asking a vision-language model once", "reading captions"),
+_DOING = {
+    "codevqa": "writing a program",
+    "direct": "asking a vision-language model once",
+    "pnpvqa": "reading captions",
 }
-"""What each pair compares, with what."""
 SHIPPED: Mapping[str, str] = {"lm": "language model", "vlm": "vision-language model"}
 """What shipped models are called, where the name of their folder is short."""
 TOO_FEW = "too few to say"
@@ -64,8 +62,8 @@ def points(difference: Interval | None) -> str:
 
 
 def too_few(figure: Interval) -> bool:
-    """Says whether an interval tells nothing: of few questions, or as wide as the scale."""
-    return figure.n < FEW or figure.high - figure.low >= 1
+    """Says whether an interval tells nothing: of few questions, or nearly as wide as the scale of shares."""
+    return figure.n < FEW or figure.high - figure.low > 0.9
 
 
 def p_text(paired: Paired | None) -> str:
@@ -171,7 +169,7 @@ def compared(runs: Sequence[RunFigures]) -> Table | None:
 
 def pair_label(pair: str) -> str:
     """Writes ``CodeVQA − Direct`` for ``codevqa-direct``."""
-    return next(f"{METHOD_LABELS[one]} − {METHOD_LABELS[two]}" for one, two in PAIRS if f"{one}-{two}" == pair)
+    return " − ".join(METHOD_LABELS[method] for method in pair.split("-"))
 
 
 def _gain(paired: Paired | None) -> list[str]:
@@ -188,15 +186,14 @@ def _accuracy(run: RunFigures) -> float:
 def sentences(run: RunFigures) -> Iterator[str]:
     """What the differences say, and how far other seeds move the figures."""
     for pair, paired in run.summary.pairs.items():
-        what, over = _WORDS[pair]
-        if "direct" in run.summary.methods:
-            over = over.replace("asking the question as it is", "reading captions")
+        what, over = (_DOING[method] for method in pair.split("-"))
         difference = paired.difference
         way = "gains" if difference.value > 0 else "loses" if difference.value < 0 else "changes"
         clear = difference.low > 0 or difference.high < 0
         verdict = "the interval leaves zero out" if clear else "the interval includes zero: this may be chance"
+        verdict = "too few to say" if too_few(difference) else verdict
         yield (
-            f"{what} {way} {abs(100 * difference.value):.1f} points over {over}: {paired.better:,} of "
+            f"{what.capitalize()} {way} {abs(100 * difference.value):.1f} points over {over}: {paired.better:,} of "
             f"{difference.n:,} questions in {difference.clusters:,} clusters changed for the better, {paired.worse:,} "
             f"for the worse; {verdict}."
         )
