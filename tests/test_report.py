@@ -167,6 +167,14 @@ def test_several_runs_are_one_table_the_best_first(tmp_path: Path) -> None:
     assert "annotations SHA-256 1 SHA-256 1 SHA-256 1 SHA-256 2" in text
 
 
+def test_parts_of_a_data_set_are_reported_side_by_side(tmp_path: Path) -> None:
+    for number in range(2):
+        with Store.create(tmp_path / str(number), RunInfo("gqa", "val", ("codevqa",), prompt_hash="0")) as store:
+            store.add(example(number), [Row(f"{number:04}", "codevqa", 0, "yes")])
+    text = read(tmp_path / "0", tmp_path / "1", out=tmp_path / "both").text
+    assert "1: gqa val 1 100.0 %" in text and "Between the runs" not in text
+
+
 # -- the command line --------------------------------------------------------------------------------------------------
 
 

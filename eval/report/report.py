@@ -14,7 +14,7 @@ import json
 import os
 import re
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -131,7 +131,8 @@ def _between(runs: Sequence[RunFigures]) -> Iterator[tuple[str, Difference]]:
         first = firsts.setdefault((run.info.dataset, run.info.split, run.info.data_hash), run)
         for method in run.summary.methods:
             if first is not run and method in first.summary.methods:
-                yield f"{run.name} − {first.name}", compare_runs(first.store, run.store, method=method)
+                with suppress(InputError):  # parts of a data set share no question
+                    yield f"{run.name} − {first.name}", compare_runs(first.store, run.store, method=method)
 
 
 def _figures(name: str, store: Store, data: Path | None) -> RunFigures:
