@@ -123,6 +123,16 @@ def test_nothing_of_data_or_models_is_markup(tmp_path: Path) -> None:
     assert "alert('x')" in shown.text and "{{ 7*7 }}" in shown.text and "49 {%" not in shown.text
 
 
+@pytest.mark.parametrize(
+    "trace", [{"written": "x"}, {"baseline": ["a"]}, {"calls": [{"name": [1], "evidence": 7}]}, {"drafts": 4}], ids=str
+)
+def test_of_a_damaged_trace_program_and_answer_are_left(tmp_path: Path, trace: dict[str, Any]) -> None:
+    with Store.create(tmp_path / "run", RunInfo("gqa", "val", ("codevqa",), prompt_hash="0")) as store:
+        store.add(example(0), [Row("0000", "codevqa", 0, "yes", program="answer = 'yes'", trace=trace)])
+    shown = read(tmp_path / "run").one("details", cls="example").text
+    assert "answer = 'yes'" in shown and "Is thing 0 red?" in shown
+
+
 # -- numbers -----------------------------------------------------------------------------------------------------------
 
 

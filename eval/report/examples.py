@@ -69,7 +69,7 @@ def _chosen(run: RunFigures) -> list[Asked]:
     kinds = set[object]()
     for example, rows in first_pairs(run.store):
         verdicts = tuple((run.metric.right(example, row.prediction), row.fallback) for row in rows.values())
-        kind = verdicts, frozenset(call.get("name") for call in next(iter(rows.values())).trace.get("calls", ()))
+        kind = verdicts, frozenset(str(call.get("name")) for call in next(iter(rows.values())).trace.get("calls", ()))
         found = outcomes.setdefault(verdicts, {})
         if kind not in kinds or len(found) < 2 * MOST:
             found[kind in kinds, example.id] = example, rows

@@ -66,9 +66,9 @@ def answer_of(example: Example, row: Row, *, maps: bool = False) -> Answer:
     told |= {"seconds": row.cost.seconds if row.cost else row.seconds, "tokens": row.tokens, "method": row.method}
     told |= {"models": {}, "warnings": [], "cost": None, "value": None, "printed": "", "attempts": [], "calls": []}
     told |= {"baseline": [], **trace, "written": None}
-    if row.program is not None:
-        told["written"] = (trace.get("written") or {}) | {"source": row.program, "question": example.question}
     try:
+        if row.program is not None:
+            told["written"] = (trace.get("written") or {}) | {"source": row.program, "question": example.question}
         if not maps:
             told["baseline"] = _without_maps(told["baseline"])
             told["calls"] = [{**call, "evidence": _without_maps(call["evidence"])} for call in told["calls"]]
