@@ -195,7 +195,7 @@ def _notes(examples: Sequence[Example], clusters: int, metric: Metric) -> Iterat
 def _is_plain_pass(row: Row, question: str) -> bool:
     """Says whether a program asked ``query`` the whole question and nothing else; case, spaces and marks aside."""
     asked = _calls(row)
-    if not asked or {call.get("name") for call in asked} - {"query", "visual_query"}:
+    if not asked or {str(call.get("name")) for call in asked} - {"query", "visual_query"}:
         return False
     told = [call.get("arguments") for call in asked]
     return all(isinstance(one, Mapping) and _letters(str(one.get("question"))) == _letters(question) for one in told)
