@@ -155,3 +155,15 @@ def test_the_page_about_traces_writes_one(engines: Engines, monkeypatch: pytest.
     monkeypatch.setattr(codevqa.CodeVQA, "from_preset", engines)
     exec(compile(fenced("trace.md"), "trace.md", "exec"), {"CodeVQA": codevqa.CodeVQA})
     assert "<title" in (tmp_path / "out.html").read_text(encoding="utf-8")
+
+
+def test_the_page_about_questions_asks_them(
+    engines: Engines, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(ROOT)
+    monkeypatch.setattr(codevqa.CodeVQA, "from_preset", engines)
+    exec(compile(fenced("questions.md"), "questions.md", "exec"), {})
+    many, *rest = capsys.readouterr().out.splitlines()
+    assert many == "yes red" and sorted(rest[:2]) == ["0 yes", "1 red"]
+    assert rest[2].startswith("img = open_image(") and rest[-2:] == ["yes", "red"]
+    assert any(line.startswith("query(image 1, ") for line in rest)
