@@ -24,7 +24,6 @@ WRITERS: dict[str, Writer] = {
     "covr": export_covr.write_split,
     "nlvr2": export_nlvr2.write_split,
 }
-FOLDERS = ("gqa/questions1.2", "gqa/sceneGraphs", "gqa/images", "covr/images/VG_100K", "nlvr2/data", "nlvr2/images")
 LARGEST = 10_000
 LARGEST_SET = 500
 
@@ -91,9 +90,6 @@ def _fill(
     sets: Sequence[int],
     progress: Callable[[str], None],
 ) -> dict[str, int]:
-    for folder in FOLDERS:
-        if folder.split("/")[0] in only or (sets and folder.startswith("covr")):
-            (root / folder).mkdir(parents=True)
     counts: dict[str, int] = {}
     for split in splits:
         many = images * 2 if split == "train" else images

@@ -125,4 +125,5 @@ def write_split(root: Path, split: str, images: int, seed: int, place: int) -> d
 
 
 def _dump(path: Path, content: dict[str, Any]) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(content, separators=(",", ":")), encoding="utf-8")

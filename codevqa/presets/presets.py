@@ -41,10 +41,9 @@ class Preset:
     settings: Settings = Settings()
     options: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     """Arguments for loading a part, by role."""
-    quantised: str | None = None
-    """The language model in fewer bits, taken in its place where there is no GPU."""
-    quantised_shots: int | None = None
-    """In-context examples with that: a processor reads each for a second or two."""
+    without_gpu: Mapping[str, object] = field(default_factory=dict)
+    """What is set where there is no GPU: a language model in fewer bits, and fewer examples, as a processor reads each
+    for a second or two."""
     domain: str | None = None
     """Folder with what its matcher and captioner know, where that is told: for as long as either looks."""
 
@@ -95,8 +94,7 @@ _BASE = Preset(
     retriever="sentence:sentence-transformers/all-mpnet-base-v2",
     prompts=_PAPER_PROMPTS,
     settings=Settings(writer=_WRITING, query=_READING),
-    quantised="transformers-int8:Qwen/Qwen2.5-Coder-1.5B-Instruct",
-    quantised_shots=8,
+    without_gpu={"language_model": "transformers-int8:Qwen/Qwen2.5-Coder-1.5B-Instruct", "writer.shots": 8},
 )
 
 PRESETS: Mapping[str, Preset] = MappingProxyType(

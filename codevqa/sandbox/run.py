@@ -268,7 +268,9 @@ class Run:
         except monty.MontyCrashedError:
             raise
         except monty.MontyError as error:
-            raise _unreadable(error) from None
+            if isinstance(error.exception(), NameError):
+                raise UnsetAnswerError("the program ended without setting answer.") from None
+            raise ProgramAnswerError("what the program left in answer is too large to read.") from None
         wrong, value = read if type(read) is tuple and len(read) == 2 else ("", read)
         if isinstance(wrong, str) and wrong.startswith("a Image,"):  # the handles in it were taken out before
             raise ProgramAnswerError("answer has pictures as keys.", hint="Use texts or numbers as keys.")
@@ -311,12 +313,6 @@ def raised(error: Exception) -> Any:
     # A long one would look like too much memory, and half a surrogate pair does not cross.
     said = str(error.args[0] if error.args else error)[:500]
     return {"exc_type": kind, "message": said.encode(errors="replace").decode()}
-
-
-def _unreadable(error: monty.MontyError) -> ProgramError:
-    if isinstance(error.exception(), NameError):
-        return UnsetAnswerError("the program ended without setting answer.")
-    return ProgramAnswerError("what the program left in answer is too large to read.")
 
 
 def refused(state: Suspended) -> SyncSnapshot:

@@ -252,7 +252,8 @@ class Sandbox:
         like = shape(source, self.primitives.names)
         if like is not None and like != source and await self._verdict(like) is None:
             return None
-        return await self._check(source)
+        workers = await self.pools.get("checkers")
+        return await asyncio.get_running_loop().run_in_executor(workers.threads, self._check_now, workers, source)
 
     def _checkout(
         self, pool: monty.Monty, stub_source: str | None = None, limits: Limits | None = None
@@ -285,10 +286,6 @@ class Sandbox:
         if size > self.limits.source_bytes:
             raise ProgramLimitError(f"the program is {size:,} bytes long; the limit is {self.limits.source_bytes:,}.")
         return source
-
-    async def _check(self, source: str) -> ProgramError | None:
-        workers = await self.pools.get("checkers")
-        return await asyncio.get_running_loop().run_in_executor(workers.threads, self._check_now, workers, source)
 
     def _check_now(self, workers: _Workers, source: str, tries: int = CHECK_TRIES) -> ProgramError | None:
         """Checks a program, in a thread of the checkers."""

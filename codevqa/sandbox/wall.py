@@ -107,10 +107,9 @@ def open_pool(count: int, limits: Limits, timeout: float) -> tuple[monty.Monty, 
         SetupError: the second wall has to be there, and is not; or the process was forked and cannot have workers.
     """
     check_process()
-    if limits.second_wall is False:
-        return _entered(count, timeout, None), None
     try:
-        return _walled(count, limits, timeout)
+        if limits.second_wall:
+            return _walled(count, limits, timeout)
     except _NoWallError as error:
         if limits.second_wall != "auto":
             raise SetupError(
@@ -118,7 +117,7 @@ def open_pool(count: int, limits: Limits, timeout: float) -> tuple[monty.Monty, 
                 hint='Set it to "auto".',
             ) from error
         _say_once(f"Workers of the sandbox run without a second wall: {error}. See SECURITY.md.")
-        return _entered(count, timeout, None), None
+    return _entered(count, timeout, None), None
 
 
 def _walled(count: int, limits: Limits, timeout: float) -> tuple[monty.Monty, Wall]:
