@@ -155,13 +155,12 @@ def _hide_files(version: int, readable: Sequence[str]) -> None:
     os.close(rules)
 
 
-def become(binary: str, arguments: Sequence[str], readable: Sequence[str] = READABLE) -> NoReturn:
+def become(binary: str, arguments: Sequence[str]) -> NoReturn:
     """Becomes a program that reads its input, writes its output, computes, and can do nothing else.
 
     Args:
         binary: the program.
         arguments: it is given these.
-        readable: what it may read beside itself.
 
     Raises:
         OSError: the system does not offer this, or the program does not start.
@@ -171,7 +170,7 @@ def become(binary: str, arguments: Sequence[str], readable: Sequence[str] = READ
     _prctl("no new privileges", _NO_NEW_PRIVILEGES, 1)
     version = landlock_version()
     if version:
-        _hide_files(version, (binary, *readable))
+        _hide_files(version, (binary, *READABLE))
     path = ctypes.create_string_buffer(os.fsencode(binary))
     words = [os.fsencode(word) for word in (binary, *arguments)]
     argv = (ctypes.c_char_p * (len(words) + 1))(*words, None)

@@ -19,7 +19,6 @@ import time
 import unicodedata
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal
 
 import pydantic_monty as monty
@@ -150,9 +149,7 @@ class Sandbox:
         await self.pools.get("runners")
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.aclose()
 
     async def check(self, source: str) -> None:

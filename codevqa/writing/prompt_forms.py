@@ -143,12 +143,8 @@ def ask_in_chat(question: str, tell_kind: bool) -> str:
 
 
 _FENCE = re.compile(r"```(?:python|py)?[ \t]*\n(.*?)(?:\n```|\Z)", re.DOTALL)
-
-
 _CONTROL = re.compile(r"<[|｜][\w▁ -]+[|｜]>")
 """A control token that a server or tokenizer did not take for an end, such as ``<|fim_middle|>``."""
-
-
 _OPENING = re.compile(r"\s*(?:img\s*=\s*open_image|images\s*=\s*open_images)\s*\(")
 
 

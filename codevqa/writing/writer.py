@@ -135,10 +135,8 @@ class Writer:
     @property
     def prompt_form(self) -> Literal["completion", "chat"]:
         """The form of the prompts: the settings', or the one that suits the model."""
-        form = self.settings.form
-        if form != "auto":
-            return form
-        return "chat" if chats(self.language_model) else "completion"
+        suits: Literal["completion", "chat"] = "chat" if chats(self.language_model) else "completion"
+        return suits if self.settings.form == "auto" else self.settings.form
 
     def preamble(self, form: Form) -> str:
         """Returns the text before the first example: instruction, constants and API reference."""
