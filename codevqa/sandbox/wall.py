@@ -117,7 +117,7 @@ def open_pool(count: int, limits: Limits, timeout: float) -> tuple[monty.Monty, 
                 hint='Set it to "auto".',
             ) from error
         _say_once(f"Workers of the sandbox run without a second wall: {error}. See SECURITY.md.")
-    return _entered(count, timeout, None), None
+    return monty.Monty(max_processes=count, request_timeout=timeout).__enter__(), None
 
 
 def _walled(count: int, limits: Limits, timeout: float) -> tuple[monty.Monty, Wall]:
@@ -129,17 +129,11 @@ def _walled(count: int, limits: Limits, timeout: float) -> tuple[monty.Monty, Wa
             if limits.second_wall != "auto":
                 raise _NoWallError(missing)
             _say_once(f"The second wall around workers of the sandbox has a gap: {missing}. See SECURITY.md.")
-        pool = _entered(count, timeout, wall.path)
+        pool = monty.Monty(binary_path=wall.path, max_processes=count, request_timeout=timeout).__enter__()
         undo.callback(pool.__exit__, None, None, None)
         wall.prove(pool)
         undo.pop_all()
     return pool, wall
-
-
-def _entered(count: int, timeout: float, path: str | None) -> monty.Monty:
-    pool = monty.Monty(binary_path=path, max_processes=count, request_timeout=timeout)
-    pool.__enter__()
-    return pool
 
 
 def _file_in_memory() -> int:
