@@ -1,6 +1,6 @@
 """Fits the chances of selected pictures, and says how good they are.
 
-    python benchmarks/collection.py calibration [--pictures 400] [--nlvr /data/nlvr/dev]
+    python benchmarks/collection.py [--pictures 400] [--nlvr /data/nlvr/dev]
 
 Prints what codevqa/core/selection.py holds. Its descriptions are true or false of drawn scenes of three seeds, and of
 the boxes of NLVR (one thing each). The reliability table and the coverage of the 90 % range are of whole runs.
@@ -99,7 +99,6 @@ def _held(image: PILImage.Image) -> Picture:
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("what", choices=("calibration",))
     parser.add_argument("--pictures", type=int, default=400)
     parser.add_argument("--nlvr", type=Path, default=Path("/data/nlvr/dev"))
     args = parser.parse_args()
