@@ -116,7 +116,7 @@ class Writer:
             for form, one in self._given.items()
         }
         self._indexes: dict[Form, ExampleIndex] = {}
-        self._preambles: dict[Form, tuple[PromptSet, str]] = {}
+        self._preambles: dict[Form, str] = {}
 
     def with_extra(self, extra: Iterable[Primitive], serves: Collection[str] | None = None) -> Writer:
         """Returns a writer that also describes these primitives, over models that serve those built-in ones."""
@@ -140,9 +140,8 @@ class Writer:
 
     def preamble(self, form: Form) -> str:
         """Returns the text before the first example: instruction, constants and API reference."""
-        prompts = self.prompts_for(form)
-        known = self._preambles.get(form)
-        if known is None or known[0] is not prompts:
+        if form not in self._preambles:
+            prompts = self.prompts_for(form)
             added = self._added(prompts)
             shown = self.primitives.subset(dict.fromkeys((*prompts.primitives, *(one.name for one in added))))
             if self.prompt_form == "chat":  # where pictures are given, nothing is opened
@@ -152,8 +151,8 @@ class Writer:
                 untold = [item for item in added if not re.search(rf"\b{item.name}\b", text)]
                 reference = PrimitiveSet(untold).reference()
                 text = f'{text.rstrip()}\n"""\n{reference}\n"""' if untold else text
-            known = self._preambles[form] = (prompts, text)
-        return known[1]
+            self._preambles[form] = text
+        return self._preambles[form]
 
     def _added(self, prompts: PromptSet) -> tuple[Primitive, ...]:
         """Returns the primitives that are told of beside a prompt set's: one that says itself what there is, as the
