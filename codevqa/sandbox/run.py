@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import functools
 import os
 import signal
 import threading
@@ -16,6 +15,7 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass
+from types import FunctionType
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar
 
 import pydantic_monty as monty
@@ -43,6 +43,8 @@ the run and reaches the caller of :meth:`Sandbox.run` as it is."""
 
 _FILE = "<python-input-1>"
 """The interpreter's name for the program: what it was fed after the prelude."""
+_NOTHING = (lambda: None).__code__
+"""Of functions that stand for primitives: the interpreter takes their names and nothing else."""
 _KILL = getattr(signal, "SIGKILL", signal.SIGTERM)
 
 
@@ -301,7 +303,7 @@ def given(handles: Handles, images: Sequence[Image], primitives: PrimitiveSet) -
     inputs: dict[str, object] = {"Image": IMAGE_TYPE, **CONSTANTS, "images": entered}
     if len(entered) == 1:
         inputs["img"] = entered[0]
-    inputs.update({name: _placeholder(name) for name in primitives.names})
+    inputs.update({name: FunctionType(_NOTHING, {}, name) for name in primitives.names})
     return inputs
 
 
@@ -329,13 +331,3 @@ def refused(state: Suspended) -> SyncSnapshot:
     if name == "__call__":
         return state.resume({"exc_type": "TypeError", "message": "a program cannot make an Image"})
     return state.resume({"exc_type": "AttributeError", "message": f"'Image' object has no attribute {name!r}"})
-
-
-@functools.cache
-def _placeholder(name: str) -> Callable[[], None]:
-    # The interpreter takes the name of a function and nothing else of it.
-    def primitive() -> None:
-        """Stands for a primitive."""
-
-    primitive.__name__ = primitive.__qualname__ = name
-    return primitive
