@@ -110,8 +110,8 @@ class Writer:
         """All that programs may call, whichever of them a prompt set describes."""
         self._lacking = [name for name in BUILT_IN.names if name not in one_by_one.extend(self._told)]
         self.prompts: Mapping[Form, PromptSet] = {
-            form: one.with_bank(
-                (*(example for item in self._added(one) for example in item.examples), *one.examples)
+            form: replace(
+                one, examples=(*(example for item in self._added(one) for example in item.examples), *one.examples)
             ).without(self._lacking)
             for form, one in self._given.items()
         }
