@@ -49,22 +49,20 @@ def _libc() -> ctypes.CDLL:
     return ctypes.CDLL(None, use_errno=True)
 
 
-def _done(result: int, what: str) -> int:
-    if result < 0:
-        raise _failed(what)
-    return result
-
-
 def _failed(what: str) -> OSError:
     return OSError(f"{what}: {os.strerror(ctypes.get_errno())}")
 
 
 def _syscall(what: str, number: int, *arguments: int) -> int:
-    return _done(_libc().syscall(*(ctypes.c_long(value) for value in (number, *arguments))), what)
+    result = _libc().syscall(*(ctypes.c_long(value) for value in (number, *arguments)))
+    if result < 0:
+        raise _failed(what)
+    return int(result)
 
 
 def _prctl(what: str, *arguments: int) -> None:
-    _done(_libc().prctl(*(ctypes.c_ulong(value) for value in (*arguments, *[0] * (5 - len(arguments))))), what)
+    if _libc().prctl(*(ctypes.c_ulong(value) for value in (*arguments, *[0] * (5 - len(arguments))))) < 0:
+        raise _failed(what)
 
 
 def landlock_version() -> int:
