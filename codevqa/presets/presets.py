@@ -36,8 +36,8 @@ class Preset:
     detector: str | None = None
     eyes: str | None = None
     """A vision-language model that answers in the place of captions."""
-    served: bool = False
-    """Whether ``--model`` is to name one model of a server that writes, reads and looks."""
+    to_choose: str = ""
+    """What to do where it leaves the language model to be chosen."""
     settings: Settings = Settings()
     options: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     """Arguments for loading a part, by role."""
@@ -128,7 +128,7 @@ PRESETS: Mapping[str, Preset] = MappingProxyType(
                 retriever="sentence:sentence-transformers/all-mpnet-base-v2",
                 prompts=_PAPER_PROMPTS,
                 settings=Settings(writer=_WRITING, workers=64),
-                served=True,
+                to_choose="Name one that your server has, with --model NAME; OPENAI_BASE_URL says where it is.",
             ),
             _BASE,
             Preset(
@@ -151,6 +151,7 @@ PRESETS: Mapping[str, Preset] = MappingProxyType(
                 language_model=None,
                 retriever="sentence:sentence-transformers/all-mpnet-base-v2",
                 prompts=_PAPER_PROMPTS,
+                to_choose="The paper's is unavailable: give --lm openai-completion:NAME or --lm transformers:ID.",
                 settings=_AS_PUBLISHED,
                 options={"matcher": _FLOAT32, "captioner": _FLOAT32},
             ),
