@@ -26,7 +26,7 @@ _METHODS = frozenset(
 ) | {"findall", "fullmatch", "group", "groups", "match", "most_common", "search"}
 _KIND_NAMES = frozenset(kind.__name__ for kind in _KINDS)
 _WORDS = (
-    *("def ", "del ", "lambda", "round(", ".sort(", "yield"),
+    *("del ", "round(", ".sort(", "yield"),
     *MODULES,
     *(f"{name}." for name in _KIND_NAMES),
 )
