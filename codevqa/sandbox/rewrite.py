@@ -25,11 +25,7 @@ _METHODS = frozenset(
     name for kind in (*_KINDS, collections.deque) for name in dir(kind) if not name.startswith("_")
 ) | {"findall", "fullmatch", "group", "groups", "match", "most_common", "search"}
 _KIND_NAMES = frozenset(kind.__name__ for kind in _KINDS)
-_WORDS = (
-    *("del ", "round(", ".sort(", "yield"),
-    *MODULES,
-    *(f"{name}." for name in _KIND_NAMES),
-)
+_WORDS = ("del ", "round(", ".sort(", "yield", *MODULES, *(f"{name}." for name in _KIND_NAMES))
 _KEYS = re.compile(r"(?:set|dict|Counter|fromkeys)\(|\{(?!\w+\})")
 _NAMED = re.compile(r"\.\s*(\w+)\b(?!\s*\()")
 _CALLED_LATER = (ast.Assign, ast.Call, ast.Dict, ast.List, ast.NamedExpr, ast.Return, ast.Tuple, ast.keyword)
