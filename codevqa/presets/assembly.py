@@ -153,15 +153,9 @@ def whole(configuration: Configuration) -> Configuration:
         SetupError: it leaves the language model to be chosen.
     """
     if "language_model" not in configuration.parts:
-        if preset(configuration.preset).served:
-            raise SetupError(
-                f"The preset {configuration.preset} has no model of its own.",
-                hint="Name one that your server has, with --model NAME; OPENAI_BASE_URL says where it is.",
-            )
-        raise SetupError(
-            f"The preset {configuration.preset} has no language model of its own: the paper's can no longer be had.",
-            hint="Choose one, such as --language-model openai-completion:NAME or transformers:NAME.",
-        )
+        name = configuration.preset
+        hint = preset(name).to_choose or "Choose one, such as --language-model transformers:NAME."
+        raise SetupError(f"The preset {name} has no language model of its own.", hint=hint)
     return configuration
 
 

@@ -25,19 +25,11 @@ _METHODS = frozenset(
     name for kind in (*_KINDS, collections.deque) for name in dir(kind) if not name.startswith("_")
 ) | {"findall", "fullmatch", "group", "groups", "match", "most_common", "search"}
 _KIND_NAMES = frozenset(kind.__name__ for kind in _KINDS)
-_LAZY = frozenset(("map", "filter", "zip", "enumerate", "reversed"))
-_WORDS = (
-    *("def ", "del ", "lambda", "round(", ".sort(", "yield"),
-    *MODULES,
-    *(f"{name}." for name in _KIND_NAMES),
-)
+_WORDS = ("del ", "round(", ".sort(", "yield", *MODULES, *(f"{name}." for name in _KIND_NAMES))
 _KEYS = re.compile(r"(?:set|dict|Counter|fromkeys)\(|\{(?!\w+\})")
 _NAMED = re.compile(r"\.\s*(\w+)\b(?!\s*\()")
-_ASSIGNED = re.compile(rf"(?:=|return)\s*(?:(?:{'|'.join(_LAZY)})\(|\()")
 _CALLED_LATER = (ast.Assign, ast.Call, ast.Dict, ast.List, ast.NamedExpr, ast.Return, ast.Tuple, ast.keyword)
 """Where a method that is named is meant, not a call that was forgotten."""
-_KEPT = (ast.AnnAssign, ast.Assign, ast.Lambda, ast.NamedExpr, ast.Return)
-"""Where a one-shot iterator is kept, so that it may be asked twice."""
 
 
 @dataclass(frozen=True)
@@ -104,11 +96,7 @@ def rewrite(source: str, primitives: PrimitiveSet | None = None) -> Rewritten:
 
 def _has_forms(source: str) -> bool:
     """Whether a text may have a form to be rewritten; most have none, and are not looked at further."""
-    return (
-        any(word in source for word in _WORDS)
-        or not _METHODS.isdisjoint(_NAMED.findall(source))
-        or _ASSIGNED.search(source) is not None
-    )
+    return any(word in source for word in _WORDS) or not _METHODS.isdisjoint(_NAMED.findall(source))
 
 
 def _places(new: ast.AST, old: ast.AST) -> Iterator[tuple[int, int, int]]:
@@ -142,16 +130,11 @@ class _Forms(ast.NodeTransformer):
         self._bound = bound
         self._primitives = primitives
         self._parents = {child: node for node in ast.walk(tree) for child in ast.iter_child_nodes(node)}
-        self._functions = {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)}
         self._yields: set[ast.AST] = set()
 
     def visit(self, node: ast.AST) -> Any:
         """Returns what takes the place of a node."""
-        kept = self._is_kept(node, self._parents.get(node))
         new = super().visit(node)
-        if kept:
-            new = ast.ListComp(node.elt, node.generators) if isinstance(node, ast.GeneratorExp) else new
-            new = _call("iter", new)
         if new is not node:
             self.changed = True
             for one in new if isinstance(new, list) else [new]:
@@ -160,21 +143,19 @@ class _Forms(ast.NodeTransformer):
 
     def visit_Import(self, node: ast.Import) -> Any:
         """Gives modules that the interpreter lacks their stand-ins."""
-        return self._import(node, [one.name if one.name in MODULES else "" for one in node.names], "")
+        return self._import(node, {one: f"vqa_{one.name}" for one in node.names if one.name in MODULES})
 
     def visit_ImportFrom(self, node: ast.ImportFrom) -> Any:
         """Does the same for what is in them."""
-        module = node.module or ""
-        there = MODULES.get(module, "").split()
-        return self._import(node, [module if one.name in there else "" for one in node.names], ".{}")
+        there = MODULES.get(node.module or "", "").split()
+        return self._import(node, {one: f"vqa_{node.module}.{one.name}" for one in node.names if one.name in there})
 
-    def _import(self, node: ast.Import | ast.ImportFrom, modules: list[str], part: str) -> Any:
-        self.needs.update(filter(None, modules))
-        if not any(modules):
+    def _import(self, node: ast.Import | ast.ImportFrom, found: dict[ast.alias, str]) -> Any:
+        if not found:
             return node
-        pairs = list(zip(node.names, modules, strict=True))
-        said = [f"{one.asname or one.name} = vqa_{name}{part.format(one.name)}" for one, name in pairs if name]
-        node.names = [one for one, name in pairs if not name]
+        self.needs.update(stand_in.removeprefix("vqa_").partition(".")[0] for stand_in in found.values())
+        said = [f"{one.asname or one.name} = {stand_in}" for one, stand_in in found.items()]
+        node.names = [one for one in node.names if one not in found]
         return [*([node] if node.names else []), *_written("\n".join(said), node)]
 
     def visit_Delete(self, node: ast.Delete) -> Any:
@@ -205,15 +186,13 @@ class _Forms(ast.NodeTransformer):
             self.changed = True
         return self.generic_visit(node)
 
-    def visit_Yield(self, node: ast.Yield) -> Any:
+    def visit_Yield(self, node: ast.Yield | ast.YieldFrom) -> Any:
         """Keeps what a generator gives."""
         self.generic_visit(node)
-        return _call("vqa_yield", node.value or ast.Constant(None)) if node in self._yields else node
+        name = "vqa_yields" if isinstance(node, ast.YieldFrom) else "vqa_yield"
+        return _call(name, node.value or ast.Constant(None)) if node in self._yields else node
 
-    def visit_YieldFrom(self, node: ast.YieldFrom) -> Any:
-        """Keeps all that it gives."""
-        self.generic_visit(node)
-        return _call("vqa_yields", node.value) if node in self._yields else node
+    visit_YieldFrom = visit_Yield
 
     def visit_Attribute(self, node: ast.Attribute) -> Any:
         """Has methods that are named and called later be functions."""
@@ -253,26 +232,6 @@ class _Forms(ast.NodeTransformer):
             (function,) = _written(f"lambda *a, **k: vqa_in({node.id}(*vqa_out(a), **vqa_out(k)))", node)
             return function.value if isinstance(function, ast.Expr) else node
         return node
-
-    def _is_kept(self, node: ast.AST, parent: ast.AST | None) -> bool:
-        """Whether something gives its values once only, and may be asked twice."""
-        match node:
-            case ast.GeneratorExp():
-                pass
-            case ast.Call(ast.Name(name)) if name in _LAZY - self._bound:
-                pass
-            case _:
-                return False
-        if "iter" in self._bound:
-            return False
-        match parent:
-            case ast.Call(ast.Name(name)):
-                return name in self._functions and parent.func is not node
-            case ast.Assign(targets=[ast.Name("answer")]):
-                return False  # lists do as well
-            case ast.Assign(targets=targets):
-                return all(isinstance(target, ast.Name) for target in targets)
-        return isinstance(parent, _KEPT)
 
 
 def _is_called(node: ast.AST, parent: ast.AST) -> bool:

@@ -3,13 +3,15 @@
 The interpreter can suspend a program at a primitive only when every frame above it is Python. ``sorted(images,
 key=lambda i: query(i, "..."))`` would call the primitive from inside a builtin, so the builtins that take a function
 are written here in Python and call it themselves. They keep the arguments, results and errors of the originals, except
-that ``map`` and ``filter`` return lists, like every generator expression in this interpreter; where a program keeps one
-of these, :mod:`.rewrite` makes an iterator of it, whose values are given once.
+that ``map`` and ``filter`` return lists, like every generator expression in this interpreter: their values can be had
+again, and ``next`` takes them from the front.
 
 Each piece keeps the builtins it calls as defaults of its parameters, for the program may hide them.
 """
 
 from __future__ import annotations
+
+import re
 
 READ = """("", answer) if not (__wrong__ := __answer__(answer, Image)) else (__wrong__, None)"""
 """Expression that gives what is wrong with the value of ``answer``, empty text where nothing is, and the value."""
@@ -283,11 +285,5 @@ def vqa_out(value, Image=Image, isinstance=isinstance, list=list, tuple=tuple, d
 """The pieces by name. A program that may keep pictures as keys holds an Image of its own around each handle. Such an
 Image can be hashed, and only its handle leaves the program."""
 
-TYPES = "".join(
-    f"{name}: Any\n"
-    for name in (
-        *("vqa_method", "vqa_sort", "vqa_del", "vqa_generator", "vqa_yield", "vqa_yields"),
-        *(f"vqa_{module}" for module in MODULES),
-    )
-)
+TYPES = "".join(f"{name}: Any\n" for name in sorted({*re.findall(r"\bvqa_\w+", "".join(STAND_INS.values()))}))
 """How the static check knows them."""
