@@ -65,7 +65,7 @@ def selections(trace: Trace) -> tuple[Selection, ...]:
     """Returns what a program selected, in its order: the calls of ``select`` and ``count`` over lists, and the yes/no
     questions that were asked about each of several pictures.
 
-    Chances are fitted on drawn pictures and their models (``benchmarks/collection.py``). Of others they
+    Chances are fitted on drawn pictures and their models (``benchmarks/collection.py calibration``). Of others they
     give the order, and a rough idea.
     """
     found: list[Selection] = []

@@ -25,11 +25,19 @@ _METHODS = frozenset(
     name for kind in (*_KINDS, collections.deque) for name in dir(kind) if not name.startswith("_")
 ) | {"findall", "fullmatch", "group", "groups", "match", "most_common", "search"}
 _KIND_NAMES = frozenset(kind.__name__ for kind in _KINDS)
-_WORDS = ("del ", "round(", ".sort(", "yield", *MODULES, *(f"{name}." for name in _KIND_NAMES))
+_LAZY = frozenset(("map", "filter", "zip", "enumerate", "reversed"))
+_WORDS = (
+    *("def ", "del ", "lambda", "round(", ".sort(", "yield"),
+    *MODULES,
+    *(f"{name}." for name in _KIND_NAMES),
+)
 _KEYS = re.compile(r"(?:set|dict|Counter|fromkeys)\(|\{(?!\w+\})")
 _NAMED = re.compile(r"\.\s*(\w+)\b(?!\s*\()")
+_ASSIGNED = re.compile(rf"(?:=|return)\s*(?:(?:{'|'.join(_LAZY)})\(|\()")
 _CALLED_LATER = (ast.Assign, ast.Call, ast.Dict, ast.List, ast.NamedExpr, ast.Return, ast.Tuple, ast.keyword)
 """Where a method that is named is meant, not a call that was forgotten."""
+_KEPT = (ast.AnnAssign, ast.Assign, ast.Lambda, ast.NamedExpr, ast.Return)
+"""Where a one-shot iterator is kept, so that it may be asked twice."""
 
 
 @dataclass(frozen=True)
@@ -96,7 +104,11 @@ def rewrite(source: str, primitives: PrimitiveSet | None = None) -> Rewritten:
 
 def _has_forms(source: str) -> bool:
     """Whether a text may have a form to be rewritten; most have none, and are not looked at further."""
-    return any(word in source for word in _WORDS) or not _METHODS.isdisjoint(_NAMED.findall(source))
+    return (
+        any(word in source for word in _WORDS)
+        or not _METHODS.isdisjoint(_NAMED.findall(source))
+        or _ASSIGNED.search(source) is not None
+    )
 
 
 def _places(new: ast.AST, old: ast.AST) -> Iterator[tuple[int, int, int]]:
@@ -130,11 +142,16 @@ class _Forms(ast.NodeTransformer):
         self._bound = bound
         self._primitives = primitives
         self._parents = {child: node for node in ast.walk(tree) for child in ast.iter_child_nodes(node)}
+        self._functions = {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)}
         self._yields: set[ast.AST] = set()
 
     def visit(self, node: ast.AST) -> Any:
         """Returns what takes the place of a node."""
+        kept = self._is_kept(node, self._parents.get(node))
         new = super().visit(node)
+        if kept:
+            new = ast.ListComp(node.elt, node.generators) if isinstance(node, ast.GeneratorExp) else new
+            new = _call("iter", new)
         if new is not node:
             self.changed = True
             for one in new if isinstance(new, list) else [new]:
@@ -232,6 +249,26 @@ class _Forms(ast.NodeTransformer):
             (function,) = _written(f"lambda *a, **k: vqa_in({node.id}(*vqa_out(a), **vqa_out(k)))", node)
             return function.value if isinstance(function, ast.Expr) else node
         return node
+
+    def _is_kept(self, node: ast.AST, parent: ast.AST | None) -> bool:
+        """Whether something gives its values once only, and may be asked twice."""
+        match node:
+            case ast.GeneratorExp():
+                pass
+            case ast.Call(ast.Name(name)) if name in _LAZY - self._bound:
+                pass
+            case _:
+                return False
+        if "iter" in self._bound:
+            return False
+        match parent:
+            case ast.Call(ast.Name(name)):
+                return name in self._functions and parent.func is not node
+            case ast.Assign(targets=[ast.Name("answer")]):
+                return False  # lists do as well
+            case ast.Assign(targets=targets):
+                return all(isinstance(target, ast.Name) for target in targets)
+        return isinstance(parent, _KEPT)
 
 
 def _is_called(node: ast.AST, parent: ast.AST) -> bool:

@@ -3,8 +3,8 @@
 The interpreter can suspend a program at a primitive only when every frame above it is Python. ``sorted(images,
 key=lambda i: query(i, "..."))`` would call the primitive from inside a builtin, so the builtins that take a function
 are written here in Python and call it themselves. They keep the arguments, results and errors of the originals, except
-that ``map`` and ``filter`` return lists, like every generator expression in this interpreter: their values can be had
-again, and ``next`` takes them from the front.
+that ``map`` and ``filter`` return lists, like every generator expression in this interpreter; where a program keeps one
+of these, :mod:`.rewrite` makes an iterator of it, whose values are given once.
 
 Each piece keeps the builtins it calls as defaults of its parameters, for the program may hide them.
 """
