@@ -139,6 +139,9 @@ class Example:
         return str(self.record.get("group", ""))
 
 
+AS_EXAMPLE = TypeAdapter(Example)
+
+
 class DataSet(Protocol):
     """One split of a data set on this machine."""
 

@@ -114,6 +114,15 @@ def test_a_run_of_own_questions_is_resumed_reported_and_exported(tmp_path: Path,
     assert done.returncode == 0 and len((tmp_path / "out.jsonl").read_text().splitlines()) == 8
 
 
+def test_a_resumed_run_has_the_groups_that_are_asked_for_now(tmp_path: Path) -> None:
+    path = written(tmp_path, *({**ONE, "room": "ab"[number % 2], "floor": number} for number in range(4)))
+    with fake_engine('answer = "yes"') as engine:
+        evaluate(engine, open_dataset(str(path), group_by=["room"]), tmp_path / "run", limit=3).close()
+        again = open_dataset(str(path), group_by=["floor"])
+        with evaluate(engine, again, tmp_path / "run", limit=2, resume=True) as store:
+            assert [one.groups for one in store.examples()] == [{"floor": str(number)} for number in range(3)]
+
+
 def test_a_mistake_at_the_end_of_a_long_file_is_told_before_anything_is_asked(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="line 5001 has no answer"):
         open_dataset(str(written(tmp_path, *[ONE] * 5000, {**ONE, "answer": ""})))

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from ... import plugins
 from ...core.errors import InputError, UnknownNameError
-from ..task import Example
+from ..task import AS_EXAMPLE, Example
 from .collections import Collections
 from .covr import COVR
 from .files import Folder, plain
@@ -88,7 +88,7 @@ def open_dataset(
         if maker is None:
             raise UnknownNameError.of("data set", name, [*NAMES, *plugins.names("dataset")])
         split = split or "test"
-        return Split(name, split, "", (), partial(_checked, maker, Path(folder), split))
+        return Split(name, split, "", (), partial(_checked, name, maker, Path(folder), split))
     split = split or kind.splits[0]
     if not re.fullmatch(r"\w[\w.-]*", split):
         raise InputError(f"{split!r} cannot be a split.", hint=f"There are: {', '.join(kind.splits)}.")
@@ -98,11 +98,14 @@ def open_dataset(
     return loader.open(Folder(Path(folder), *kind.folders, title=kind.title), pictures=pictures)
 
 
-def _checked(maker: Callable[[Path, str], Iterable[Example]], folder: Path, split: str) -> Iterator[Example]:
-    for example in maker(folder, split):
-        if not isinstance(example, Example):
-            raise InputError(f"A data set yields examples, not {example!r:.60}.", hint="Mend the plugin.")
-        yield example
+def _checked(
+    name: str, maker: Callable[[Path, str], Iterable[Example]], folder: Path, split: str
+) -> Iterator[Example]:
+    with plugins.failures(f"The data set {name}"):
+        for example in maker(folder, split):
+            if not isinstance(example, Example):
+                raise InputError(f"The data set {name} yields examples, not {example!r:.60}.", hint="Mend the plugin.")
+            yield AS_EXAMPLE.validate_python(vars(example))
 
 
 def _loader(name: str) -> type[Loader]:

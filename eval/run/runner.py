@@ -89,6 +89,8 @@ def evaluate(
         info = replace(info, offset=offset, limit=limit, questions=questions, ends=ends)
         with ExitStack() as kept_open:
             run = kept_open.enter_context(open_run(out, info))
+            if dataset.name == "own" and len(run):  # only there are groups an option: --group-by
+                run.regroup(dataset)
             Session(run, dataset, answerer, info, progress, retry_errors).run()
             kept_open.pop_all()
         return run

@@ -20,7 +20,7 @@ from ...core.trace import Method
 from ..task import UNASKED, Example, Row
 from .database import Database, Layout
 from .run_info import Pace, RunInfo
-from .store_values import EXAMPLE, ROW, changed_picture, example_values, row_values, to_example, to_row
+from .store_values import EXAMPLE, ROW, changed_picture, columns, example_values, row_values, to_example, to_row
 
 FILE = "run.sqlite"
 LAYOUT = Layout(
@@ -179,6 +179,16 @@ class Store(Database):
                     hint="Begin a new run.",
                 ) from None
             db.executemany(_ADD_ROW, added)
+
+    def regroup(self, dataset: Iterable[Example]) -> None:
+        """Gives the examples that are stored the groups that their data set puts them in now.
+
+        Raises:
+            SetupError: the file cannot be written.
+        """
+        found = ({"place": place, **columns(("id", "groups"), vars(one))} for place, one in enumerate(dataset))
+        with self.writing() as db:
+            db.executemany("UPDATE examples SET groups = :groups WHERE place = :place AND id = :id", found)
 
     # -- reading -----------------------------------------------------------------------------------------------------
 
