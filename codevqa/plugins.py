@@ -27,7 +27,7 @@ from threading import RLock, Timer
 from types import ModuleType
 from typing import Any, TypeVar
 
-from .core.errors import InputError, record
+from .core.errors import CodeVQAError, InputError, record
 
 ROLES = ("matcher", "captioner", "language_model", "retriever", "detector", "eyes")
 _SLOW_S = 2.0
@@ -128,16 +128,29 @@ def _load() -> None:
 
 
 def _import(shown: str, module: str) -> None:
-    slow = Timer(_SLOW_S, _log.warning, ("Still importing the plugin %s.", shown))
+    slow = Timer(_SLOW_S, _log.warning, ("Still importing the plugin %s. CODEVQA_PLUGINS= leaves it out.", shown))
     slow.daemon = True
     slow.start()
     try:
         with _whole():
             _offer(import_module(module))
-    except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever code of the user's raises
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # noqa: BLE001 - whatever code of the user's raises, a panic of Rust's included
         _log.warning("The plugin %s was left out: %s: %s", shown, type(error).__name__, record(error).message)
     finally:
         slow.cancel()
+
+
+@contextmanager
+def failures(what: str) -> Iterator[None]:
+    """Says as an :class:`InputError` what a registered part raises."""
+    try:
+        yield
+    except CodeVQAError:
+        raise
+    except Exception as error:  # noqa: BLE001 - whatever code of the user's raises
+        raise InputError(f"{what} failed: {type(error).__name__}: {record(error).message}") from error
 
 
 @contextmanager
