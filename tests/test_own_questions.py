@@ -58,6 +58,7 @@ def test_lines_become_examples_with_groups(tmp_path: Path) -> None:
         ([{**ONE, "answer": []}], "line 1 has no answer."),
         ([{**ONE, "answer": {"text": "yes"}}], "line 1 has no answer."),
         ([{**ONE, "images": []}], "line 1 names no picture."),
+        ([{**ONE, "image": ""}], "line 1 names no picture."),
         ([{**ONE, "question": " "}], "line 1 has an empty question."),
         ([{**ONE, "id": "a"}, ONE, {**ONE, "id": "a"}], "line 3: line 1 has the id 'a' too."),
         ([ONE, "{"], "mine.jsonl, line 2: not JSON"),

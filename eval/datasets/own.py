@@ -92,8 +92,9 @@ def _examples(source: Located, pictures: _Pictures, groups: Sequence[str] | None
         words, question = pictures_and_question(row, where)
         images = tuple(image for word in words for image in pictures(word))
         name = row.get("id", number)
-        if not images or not question.strip() or not isinstance(name, str | int):
-            wrong = "names no picture" if not images else "has an empty question" if not question.strip() else ""
+        named = images and all(words)  # "" would be the whole folder
+        if not named or not question.strip() or not isinstance(name, str | int):
+            wrong = "names no picture" if not named else "has an empty question" if not question.strip() else ""
             raise InputError(f"{where} {wrong or 'has an id that is no text'}.", hint=_HINT)
         if (first := lines.setdefault(str(name), number)) != number:
             raise InputError(f"{where}: line {first} has the id {name!r} too.", hint="Give each line an id of its own.")
