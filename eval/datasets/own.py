@@ -12,8 +12,8 @@ other field that holds short texts or numbers.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
-from functools import partial
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -46,7 +46,9 @@ def open_own(path: Path, folder: Path | None = None, group_by: Sequence[str] = (
     """
     if not path.is_file():
         raise InputError(f"No file of questions at {path}.", hint="Check the path.")
-    read = partial(_examples, Located(path), _Pictures(folder or path.parent))
+    # Many lines name the same picture, or the same folder.
+    pictures = lru_cache(maxsize=1024)(partial(_pictures, folder or path.parent))
+    read = partial(_examples, Located(path), pictures)
     groups: dict[str, set[str]] = {}
     for example in read(None):
         for name, value in example.groups.items():
@@ -64,23 +66,17 @@ def open_own(path: Path, folder: Path | None = None, group_by: Sequence[str] = (
     return Split("own", path.stem, "", (Located(path),), partial(read, chosen))
 
 
-class _Pictures:
-    """The pictures that a file names. Each folder is looked through once."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self.folders: dict[str, tuple[PictureFile, ...]] = {}
-
-    def __call__(self, word: str) -> tuple[PictureFile, ...]:
-        path = self.folder / word
-        if path.suffix or not (word in self.folders or os.path.isdir(path)):  # noqa: PTH112 - any name may come
-            return (PictureFile(path),)
-        if word not in self.folders:
-            self.folders[word] = tuple(PictureFile(one.path, one.member) for one in Collection(path).open())
-        return self.folders[word]
+def _pictures(folder: Path, word: str) -> tuple[PictureFile, ...]:
+    """Returns the picture that a line names, or those of the folder that it names."""
+    path = folder / word
+    if path.suffix or not os.path.isdir(path):  # noqa: PTH112 - any name may come
+        return (PictureFile(path),)
+    return tuple(PictureFile(one.path, one.member) for one in Collection(path).open())
 
 
-def _examples(source: Located, pictures: _Pictures, groups: Sequence[str] | None) -> Iterator[Example]:
+def _examples(
+    source: Located, pictures: Callable[[str], tuple[PictureFile, ...]], groups: Sequence[str] | None
+) -> Iterator[Example]:
     """Yields the questions of a file; ``groups`` None names all fields that can group.
 
     Raises:
