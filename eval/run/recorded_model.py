@@ -10,6 +10,7 @@ import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import astuple, fields
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -18,20 +19,13 @@ import numpy.typing as npt
 from ...batching.model_services import BATCH
 from ...core.errors import ModelError, ReplayMissError
 from ...core.images import Picture
-from ...models.base import (
-    Box,
-    CaptionRequest,
-    Completion,
-    DetectRequest,
-    GenerationRequest,
-    LookRequest,
-    Match,
-    MatchRequest,
-    Sight,
-    SimilarityRequest,
-)
+from ...models.base import Box, Completion, Match, Sight
 from ...models.turn import Turn, turn_of
 from .calls import CallStore, Stored
+
+
+KINDS = frozenset(("generate", "match", "similarity", "caption", "detect", "look"))
+"""Calls of the protocols of :mod:`codevqa.models.base`."""
 
 
 class RecordedModel:
@@ -59,32 +53,11 @@ class RecordedModel:
         self._store = store
         self._identity = {"model": about["model"], "settings": about["settings"]}
 
-    def generate(self, requests: Sequence[GenerationRequest]) -> list[Completion]:
-        """Continues each prompt."""
-        return self._ask("generate", requests)
-
-    @property
-    def match(self) -> Callable[[Sequence[MatchRequest]], list[Match]]:
-        """Returns GradCAM relevance and the ITM logit of each pair; absent where the matcher only compares."""
-        if not self.grid:
-            raise AttributeError("match")
-        return lambda requests: self._ask("match", requests)
-
-    def similarity(self, requests: Sequence[SimilarityRequest]) -> list[float]:
-        """Returns the ITC score of each pair."""
-        return self._ask("similarity", requests)
-
-    def caption(self, requests: Sequence[CaptionRequest]) -> list[str]:
-        """Returns one caption a request."""
-        return self._ask("caption", requests)
-
-    def detect(self, requests: Sequence[DetectRequest]) -> list[tuple[Box, ...]]:
-        """Returns the boxes found for each request."""
-        return self._ask("detect", requests)
-
-    def look(self, requests: Sequence[LookRequest]) -> list[Sight]:
-        """Answers each question about pictures."""
-        return self._ask("look", requests)
+    def __getattr__(self, kind: str) -> Callable[[Sequence[Any]], list[Any]]:
+        """Returns what answers calls of a kind; a matcher without a grid only compares."""
+        if kind not in KINDS or (kind == "match" and not self.grid):
+            raise AttributeError(kind)
+        return partial(self._ask, kind)
 
     def embed(self, sentences: Sequence[str]) -> npt.NDArray[np.float32]:
         """Returns one embedding a sentence, shape (sentences, width)."""
