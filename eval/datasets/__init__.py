@@ -98,9 +98,7 @@ def open_dataset(
     return loader.open(Folder(Path(folder), *kind.folders, title=kind.title), pictures=pictures)
 
 
-def _checked(
-    name: str, maker: Callable[[Path, str], Iterable[Example]], folder: Path, split: str
-) -> Iterator[Example]:
+def _checked(name: str, maker: Callable[[Path, str], Iterable[Example]], folder: Path, split: str) -> Iterator[Example]:
     with plugins.failures(f"The data set {name}"):
         for example in maker(folder, split):
             if not isinstance(example, Example):

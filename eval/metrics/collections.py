@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
 from statistics import fmean
-from types import MappingProxyType
+from typing import ClassVar
 
 from ..statistics import mean_of
 from ..task import Example
@@ -16,23 +16,16 @@ def _members(text: str) -> str:
     return ", ".join(sorted(map(number_text, text.split(", "))))
 
 
-COLLECTION_VARIANTS: Readings = MappingProxyType(
-    {"": ("exact match (lists in any order, number words as digits)", _members, _members)}
-)
+COLLECTION_VARIANTS: Readings = {"": ("exact match (lists in any order, number words as digits)", _members, _members)}
 
 
 class CollectionMetric(ExactMatch):
     """Exact match, with the absolute error of counts, and the F1 of pictures."""
 
-    reasons = MappingProxyType(
-        {
-            "count_error": "needs questions whose answer is a number",
-            "picture_f1": "needs gold pictures, and answers that name or count pictures",
-        }
-    )
-
-    def __init__(self, variant: str) -> None:
-        super().__init__(variant, COLLECTION_VARIANTS)
+    reasons: ClassVar = {
+        "count_error": "needs questions whose answer is a number",
+        "picture_f1": "needs gold pictures, and answers that name or count pictures",
+    }
 
     def corpus(self, answered: Iterable[tuple[Example, str]]) -> dict[str, Figure]:
         """Returns the mean absolute error of counts."""

@@ -8,7 +8,7 @@ as yes and no, and does not read them in predictions.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from types import MappingProxyType
+from typing import ClassVar
 
 from ..statistics import mean_of
 from ..task import Example
@@ -31,30 +31,27 @@ def _loose(found: str) -> str:
 
 
 _RELEASE = ("exact match (paper's release)", text.release, text.yes_no)
-TRUTH_VARIANTS: Readings = MappingProxyType(
-    {"": ("exact match (True and False read as yes and no)", _plain, _plain), "release": _RELEASE}
-)
-COVR_VARIANTS: Readings = MappingProxyType(
-    {
-        "": ("exact match (True and False read as yes and no, number words as digits)", number_text, number_text),
-        "release": _RELEASE,
-    }
-)
-OWN_VARIANTS: Readings = MappingProxyType(
-    {
-        "": ("exact match (case, articles, punctuation aside; number words as digits)", _loose, _loose),
-        "strict": ("exact match (as written)", str.strip, str.strip),
-        "release": _RELEASE,
-    }
-)
+TRUTH_VARIANTS: Readings = {
+    "": ("exact match (True and False read as yes and no)", _plain, _plain),
+    "release": _RELEASE,
+}
+COVR_VARIANTS: Readings = {
+    "": ("exact match (True and False read as yes and no, number words as digits)", number_text, number_text),
+    "release": _RELEASE,
+}
+OWN_VARIANTS: Readings = {
+    "": ("exact match (case, articles, punctuation aside; number words as digits)", _loose, _loose),
+    "strict": ("exact match (as written)", str.strip, str.strip),
+    "release": _RELEASE,
+}
 
 
 class GroupMetric(ExactMatch):
     """Accuracy and consistency on NLVR2 and NLVR: a sentence counts where all that it is said of is judged rightly."""
 
-    reasons = MappingProxyType(
-        {"consistency": "needs gold labels, and the official identifiers, which say what belongs together"}
-    )
+    reasons: ClassVar = {
+        "consistency": "needs gold labels, and the official identifiers, which say what belongs together"
+    }
 
     def corpus(self, answered: Iterable[tuple[Example, str]]) -> dict[str, Figure]:
         """Returns the share of groups in which every row was right; None where rows do not name their group."""

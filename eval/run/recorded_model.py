@@ -23,7 +23,6 @@ from ...models.base import Box, Completion, Match, Sight
 from ...models.turn import Turn, turn_of
 from .calls import CallStore, Stored
 
-
 KINDS = frozenset(("generate", "match", "similarity", "caption", "detect", "look"))
 """Calls of the protocols of :mod:`codevqa.models.base`."""
 
