@@ -12,8 +12,7 @@ from data_files import GLASS, PHONES, SUIT, dump, lines, only, paint
 from codevqa.core.errors import ImageError, InputError, SetupError, UnknownNameError
 from codevqa.core.images import load_picture
 from codevqa.eval.datasets import NAMES, open_dataset, splits
-from codevqa.eval.datasets.files import Located
-from codevqa.eval.datasets.json_stream import stream_records
+from codevqa.eval.datasets.files import Located, stream_records
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -100,7 +99,7 @@ def test_broken_files_are_refused_in_one_line(tmp_path: Path, content: bytes, ho
 
 
 def test_a_file_that_would_fill_the_memory_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("codevqa.eval.datasets.json_stream.LARGEST", 10_000)
+    monkeypatch.setattr("codevqa.eval.datasets.files.LARGEST", 10_000)
     with zipfile.ZipFile(tmp_path / "file.zip", "w", zipfile.ZIP_DEFLATED) as out:
         out.writestr("file.json", '[{"a": "' + "b" * 100_000)
     with pytest.raises(InputError, match="more than 10,000 characters"):

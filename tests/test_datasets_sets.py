@@ -13,7 +13,7 @@ from PIL import Image
 from codevqa.core.errors import InputError, SetupError
 from codevqa.core.images import load_picture
 from codevqa.eval.datasets import open_dataset
-from codevqa.eval.datasets.gqa_groups import groups
+from codevqa.eval.datasets.gqa import groups
 from codevqa.eval.task import PictureFile
 
 # GQA

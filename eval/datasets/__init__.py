@@ -23,8 +23,7 @@ from .files import Folder, plain
 from .gqa import GQA
 from .hub import SCHEME, open_hub
 from .loader import Loader, Split
-from .nlvr import NLVR
-from .nlvr2 import NLVR2
+from .nlvr import NLVR, NLVR2
 from .own import open_own
 from .vhs import VisualHaystacks
 from .vqa import OKVQA, VQAv2

@@ -24,8 +24,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ..task import Example
-from .files import Folder, Located
-from .json_stream import JsonRecord
+from .files import Folder, JsonRecord, Located
 from .loader import Loader, Picture, answer_text
 
 KEPT = ("utterance", "paraphrased", "rephrase", "scenes", "properties", "pattern_name", "program")

@@ -26,8 +26,7 @@ from zlib import crc32
 from ...core.errors import InputError, SetupError
 from ...models.library_errors import first_line
 from ..task import Example, PictureFile
-from .files import Located
-from .json_stream import JsonRecord
+from .files import JsonRecord, Located
 from .loader import Loader, Split
 
 SCHEME = "hf://"

@@ -22,8 +22,7 @@ import random
 from collections.abc import Iterator
 
 from ..task import Example
-from .files import Folder, Located
-from .json_stream import JsonRecord
+from .files import Folder, JsonRecord, Located
 from .loader import Loader, Picture, truth
 
 FOLDERS = {

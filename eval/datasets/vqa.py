@@ -31,8 +31,7 @@ from collections.abc import Iterator
 from typing import Any, ClassVar
 
 from ..task import Example
-from .files import Folder, Located
-from .json_stream import JsonRecord, stream_records
+from .files import Folder, JsonRecord, Located, stream_records
 from .loader import Loader, Picture, answer_text
 
 FOLDERS = ("", "annotations/", "questions/", "coco/annotations/", "vqa/")

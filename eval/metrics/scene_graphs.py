@@ -20,8 +20,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ...core.errors import InputError
-from ..datasets.files import Folder, Located
-from ..datasets.json_stream import stream_records
+from ..datasets.files import Folder, Located, stream_records
 
 _COLORS = """
 red orange yellow green blue purple violet pink brown black white gray silver gold tan beige maroon teal turquoise
