@@ -7,9 +7,15 @@ from typing import Any
 
 from ...core.errors import UnknownNameError
 from .base import ExactMatch, Metric, Readings
-from .collections import COLLECTION_VARIANTS, CollectionMetric
 from .gqa import GQA_VARIANTS, Choices, GQAMetric
-from .statements import COVR_VARIANTS, OWN_VARIANTS, TRUTH_VARIANTS, GroupMetric
+from .statements import (
+    COLLECTION_VARIANTS,
+    COVR_VARIANTS,
+    OWN_VARIANTS,
+    TRUTH_VARIANTS,
+    CollectionMetric,
+    GroupMetric,
+)
 from .vqa import OKVQA_VARIANTS, VQAV2_VARIANTS, VQAMetric
 
 __all__ = ["VARIANTS", "Metric", "metric_for"]

@@ -23,8 +23,7 @@ from ...presets.checkpoints import resolve
 from ...presets.configuration import Configuration, public
 from ...prompts import PromptSet
 from ...writing.writer import Writer
-from .calls import CallStore
-from .recorded_model import RecordedModel
+from .recorded_model import CallStore, RecordedModel
 
 
 def record_engine(folder: Path, configuration: Configuration) -> CodeVQA:
