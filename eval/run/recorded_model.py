@@ -28,23 +28,10 @@ from ...core.errors import InputError, ModelError, ReplayMissError
 from ...core.images import Picture
 from ...models.base import Box, Completion, Match, Sight
 from ...models.turn import Turn, turn_of
-from .database import Database, Layout
+from .database import Database
 
 FILE = "calls.sqlite"
 """Its name in a run's folder."""
-LAYOUT = Layout(
-    "record of calls",
-    0x43565143,
-    1,
-    """
-CREATE TABLE calls (
-    id INTEGER PRIMARY KEY, key BLOB NOT NULL UNIQUE, kind TEXT NOT NULL, state INTEGER NOT NULL, text TEXT NOT NULL,
-    data BLOB
-);
-CREATE TABLE about (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID
-""",
-    "Give the folder of a run, or record the run again.",
-)
 # Earlier versions of this package kept failed calls too, as state 2. They are asked again.
 _GET = "SELECT text, data FROM calls WHERE key = ? AND state < 2"
 _PUT = "INSERT OR REPLACE INTO calls (key, kind, state, text, data) VALUES (?, ?, 0, ?, ?)"
@@ -74,10 +61,21 @@ class CallStore(Database):
         SetupError: it cannot be opened or made.
     """
 
+    what = "record of calls"
+    application = 0x43565143
+    tables = """
+CREATE TABLE calls (
+    id INTEGER PRIMARY KEY, key BLOB NOT NULL UNIQUE, kind TEXT NOT NULL, state INTEGER NOT NULL, text TEXT NOT NULL,
+    data BLOB
+);
+CREATE TABLE about (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID
+"""
+    hint = "Give the folder of a run, or record the run again."
+
     def __init__(self, folder: Path, *, read_only: bool = False) -> None:
         if read_only and not (folder / FILE).is_file():
             raise InputError(f"{folder} holds no recorded calls.", hint=f"Record the run first: {FILE} is absent.")
-        super().__init__(folder / FILE, LAYOUT, write=not read_only)
+        super().__init__(folder / FILE, write=not read_only)
 
     def get(self, key: bytes) -> Stored | None:
         """Returns a call, or None where it is not on record.

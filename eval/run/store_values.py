@@ -65,11 +65,6 @@ def to_example(values: Sequence[Any]) -> Example:
     return AS_EXAMPLE.validate_python(_plain(EXAMPLE, values))
 
 
-def row_values(row: Row) -> dict[str, Any]:
-    """Returns a row as a row of its table."""
-    return columns(ROW, vars(row))
-
-
 def to_row(values: Sequence[Any]) -> Row:
     """Returns a row as it was.
 
