@@ -91,7 +91,9 @@ def open_dataset(
     split = split or kind.splits[0]
     if not re.fullmatch(r"\w[\w.-]*", split):
         raise InputError(f"{split!r} cannot be a split.", hint=f"There are: {', '.join(kind.splits)}.")
-    loader = kind(split, permutations)
+    if permutations is not None and kind is not NLVR:
+        raise InputError(f"{kind.title} has no permutations.", hint="Leave that option out.")
+    loader = kind(split) if permutations is None else NLVR(split, permutations)
     if str(folder).startswith(SCHEME):
         return open_hub(loader, str(folder))
     return loader.open(Folder(Path(folder), *kind.folders, title=kind.title), pictures=pictures)

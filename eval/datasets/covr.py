@@ -24,7 +24,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ..task import Example
-from .files import Folder, JsonRecord, Located
+from .files import JsonRecord
 from .loader import Loader, Picture, answer_text
 
 KEPT = ("utterance", "paraphrased", "rephrase", "scenes", "properties", "pattern_name", "program")
@@ -45,10 +45,10 @@ class COVR(Loader):
     )
     files = tuple(f"{base}{{split}}{end}" for end in (".jsonl", ".json") for base in ("", "annotations/", "data/"))
 
-    def sources(self, folder: Folder) -> tuple[Located, ...]:
-        """Returns the file of the split; ``test_paraphrased`` is ``test`` where there is no file of that name."""
+    def names(self) -> tuple[str, ...]:
+        """Returns where they may be; ``test_paraphrased`` is ``test`` where there is no file of that name."""
         splits = (self.split, self.split.removesuffix("_paraphrased"))
-        return (self.need(folder, *(name.format(split=split) for split in splits for name in self.files)),)
+        return tuple(name.format(split=split) for split in splits for name in self.files)
 
     def examples(self, key: str, row: JsonRecord, picture: Picture) -> Iterator[Example]:
         """Turns a record into an example."""

@@ -105,14 +105,7 @@ class Loader(ABC):
     hub: ClassVar[Mapping[str, str] | None] = None
     """What the hub calls official splits, where not by their own name; None for data sets that it does not have."""
 
-    def __init__(self, split: str, permutations: int | None = None) -> None:
-        """Takes the split; only NLVR has permutations.
-
-        Raises:
-            InputError: the data set has no such option.
-        """
-        if permutations is not None:
-            raise InputError(f"{self.title} has no permutations.", hint="Leave that option out.")
+    def __init__(self, split: str) -> None:
         self.split = split
 
     @abstractmethod
@@ -132,14 +125,17 @@ class Loader(ABC):
         """Returns key and record of a row of a table on the hub."""
         return "", row
 
+    def names(self) -> tuple[str, ...]:
+        """Returns where the annotations may be."""
+        return tuple(name.format(split=self.split) for name in self.files)
+
     def sources(self, folder: Folder) -> tuple[Located, ...]:
         """Returns the files of the split.
 
         Raises:
-            InputError: a file is another data set's.
             SetupError: they are not there.
         """
-        return (self.need(folder, *(name.format(split=self.split) for name in self.files)),)
+        return (self.need(folder, *self.names()),)
 
     def notes(self, first: Example) -> tuple[str, ...]:
         """Returns what a user should be told of a split, whose first example is given."""

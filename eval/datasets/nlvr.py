@@ -57,15 +57,15 @@ class NLVR(Loader):
     places = ("{split}/images", "images", "nlvr/{split}/images", "")
     questions = pictures = "Get the folder nlvr of https://github.com/lil-lab/nlvr."
 
-    def __init__(self, split: str, permutations: int | None = None) -> None:
+    def __init__(self, split: str, permutations: int = PERMUTATIONS) -> None:
         """Takes how many of the six pictures of a statement to ask about; the official script needs them all.
 
         Raises:
             InputError: the number is not from 1 to 6.
         """
         super().__init__(split)
-        self.permutations = PERMUTATIONS if permutations is None else permutations
-        if not 1 <= self.permutations <= PERMUTATIONS:
+        self.permutations = permutations
+        if not 1 <= permutations <= PERMUTATIONS:
             raise InputError(f"{permutations} permutations.", hint=f"A statement has from 1 to {PERMUTATIONS}.")
 
     def part(self) -> tuple[str, ...]:

@@ -51,8 +51,8 @@ class VQA(Loader):
     shorter: ClassVar[str]
     """What names of files in list format begin with."""
 
-    def __init__(self, split: str, permutations: int | None = None) -> None:
-        super().__init__(self.aliases.get(split, split), permutations)
+    def __init__(self, split: str) -> None:
+        super().__init__(self.aliases.get(split, split))
 
     def sources(self, folder: Folder) -> tuple[Located, ...]:
         """Returns the questions, and the annotations where there are any."""
