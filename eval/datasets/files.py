@@ -7,6 +7,7 @@ with a list, or JSON Lines.
 
 from __future__ import annotations
 
+import hashlib
 import io
 import json
 import re
@@ -175,3 +176,16 @@ def stream_records(source: Located, *, within: str = "", keyed: bool = False) ->
             raise InputError(f"{shown} is not as it should be: record {count} is not an object.", hint=hint)
         check_values(row, f"{shown}, record {count}")
         yield key, row
+
+
+def sha256(path: Path, member: str = "") -> str:
+    """Returns the SHA-256 of a file, or of one inside a zip archive.
+
+    Raises:
+        SetupError: it cannot be read.
+    """
+    try:
+        with zipfile.ZipFile(path).open(member) if member else path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()  # type: ignore[arg-type]
+    except (OSError, KeyError, zipfile.BadZipFile) as error:
+        raise SetupError(f"Cannot read {member or path}: {error}.", hint="Check the file.") from None

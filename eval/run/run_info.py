@@ -12,6 +12,7 @@ from typing import Any
 from pydantic import TypeAdapter
 
 from ...core.trace import Method
+from ...presets.configuration import dotted
 
 DECIDING = ("dataset", "split", "preset", "models", "prompts", "prompt_hash", "offset", "data_hash")
 """Fields of :class:`RunInfo` that must be the same in whatever belongs to a run."""
@@ -90,7 +91,7 @@ class RunInfo:
     @property
     def flat_settings(self) -> dict[str, Any]:
         """The settings under dotted names, such as ``query.captions``."""
-        return _flat(self.settings)
+        return dotted(self.settings)
 
     def differences(self, asked: RunInfo) -> list[str]:
         """Says what keeps ``asked`` from going on with this run; empty where nothing does.
@@ -152,17 +153,6 @@ class Pace:
     def rate(self) -> float | None:
         """Questions a second; None where nothing was asked."""
         return self.questions / self.seconds if self.questions and self.seconds else None
-
-
-def _flat(settings: Mapping[str, Any], before: str = "") -> dict[str, Any]:
-    """Returns nested settings under dotted names."""
-    flat: dict[str, Any] = {}
-    for name, value in settings.items():
-        if isinstance(value, Mapping):
-            flat |= _flat(value, f"{before}{name}.")
-        else:
-            flat[before + name] = list(value) if isinstance(value, tuple) else value  # as it comes back from JSON
-    return flat
 
 
 def _short(value: Any) -> str:
