@@ -56,14 +56,15 @@ class VQA(Loader):
 
     def sources(self, folder: Folder) -> tuple[Located, ...]:
         """Returns the questions, and the annotations where there are any."""
-        split, either = self.split, ("", self.shorter)
-        official = f"{self.prefix}OpenEnded_mscoco_{split}_questions.json"
-        named = [official, *(f"{start}{split}_questions.json" for start in either)]
-        lists = [f"{start}{split}{end}.json" for end in ("", "_eval") for start in either]
-        source = folder.find(*_everywhere(named + lists)) or self.need(folder, official, lists[0])
-        known = [self._annotations, *(f"{start}{split}_annotations.json" for start in either)]
-        gold = folder.find(*_everywhere(known))
-        return (source, gold) if gold else (source,)
+        official = f"{self.prefix}OpenEnded_mscoco_{self.split}_questions.json"
+        source = folder.find(*self._names(official, "_questions", "", "_eval"))
+        gold = folder.find(*self._names(self._annotations, "_annotations"))
+        return tuple(filter(None, (source or self.need(folder, official, f"{self.split}.json"), gold)))
+
+    def _names(self, official: str, *ends: str) -> list[str]:
+        """Where a file may be; in list format its name begins shorter, or with the split."""
+        names = [official, *(f"{start}{self.split}{end}.json" for end in ends for start in ("", self.shorter))]
+        return [base + name for name in names for base in FOLDERS]
 
     @property
     def _annotations(self) -> str:
@@ -87,7 +88,7 @@ class VQA(Loader):
 
     def example(self, row: JsonRecord, picture: Picture, gold: tuple[str, ...], **more: object) -> Example:
         """Returns the example of a question with what only one of the data sets keeps in its record."""
-        found = picture(*self._names(row))
+        found = picture(*self._places(row))
         official = COCO_NAME.fullmatch(found.name)
         image = official[1] if official else str(row.get("image", found.name))
         record = {name: value for name, value in more.items() if value}
@@ -105,7 +106,7 @@ class VQA(Loader):
             record=record,
         )
 
-    def _names(self, row: JsonRecord) -> list[str]:
+    def _places(self, row: JsonRecord) -> list[str]:
         """Where the picture of a question may be."""
         if "image" in row:
             return [str(row["image"]), str(row["image"]).rpartition("/")[2]]
@@ -177,10 +178,6 @@ class OKVQA(VQA):
         names = ("answer_id", "raw_answer", "answer", "answer_confidence")
         kept = [{name: one[name] for name in names if name in one} for one in given]
         yield self.example(row, picture, gold, answers=kept)
-
-
-def _everywhere(names: list[str]) -> list[str]:
-    return [base + name for name in names for base in FOLDERS]
 
 
 def _answers(row: JsonRecord) -> list[dict[str, Any]]:
