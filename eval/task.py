@@ -18,7 +18,16 @@ from typing import Any, Literal, NamedTuple, Protocol
 from PIL import Image
 from pydantic import TypeAdapter
 
-from ..core.errors import ImageError, ModelError, ModelNotFoundError, ServerError, SetupError, UnknownNameError
+from ..core.errors import (
+    ImageError,
+    InputError,
+    ModelError,
+    ModelNotFoundError,
+    ServerError,
+    SetupError,
+    UnknownNameError,
+)
+from ..core.given_files import open_file
 from ..core.images import ImageSource, load_picture
 from ..core.trace import Cost, Form, Method, methods_of
 
@@ -86,11 +95,11 @@ class PictureFile:
     def wrong(self) -> Literal["", "missing", "unreadable"]:
         """What keeps the picture from being asked about, as far as its first bytes tell; empty where nothing does."""
         try:
-            with _archive(self.path).open(self.member) if self.member else self.path.open("rb") as file:
+            with _archive(self.path).open(self.member) if self.member else open_file(self.path, self.name) as file:
                 Image.open(file)
         except (FileNotFoundError, KeyError):
             return "missing"
-        except (OSError, ValueError, SyntaxError, zipfile.BadZipFile, Image.DecompressionBombError):
+        except (InputError, OSError, ValueError, SyntaxError, zipfile.BadZipFile, Image.DecompressionBombError):
             return "unreadable"
         return ""
 
@@ -103,15 +112,15 @@ class PictureFile:
                 return f"{info.CRC:08x}{info.file_size & 0xFFFFFFFF:08x}"
             found = self.path.stat()
             return _digest(self.path, found.st_mtime_ns, found.st_size)
-        except (OSError, KeyError, zipfile.BadZipFile):
+        except (InputError, OSError, KeyError, zipfile.BadZipFile):
             return ""
 
 
 @lru_cache(maxsize=4096)
 def _digest(path: Path, changed: int, size: int) -> str:
     """Digests a file; data sets ask many questions about one picture."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, lambda: hashlib.blake2b(digest_size=8)).hexdigest()
+    with open_file(path, path.name) as file:
+        return hashlib.file_digest(file, lambda: hashlib.blake2b(digest_size=8)).hexdigest()  # type: ignore[arg-type]
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 import re
 import zipfile
 from collections.abc import Iterator
@@ -53,6 +54,9 @@ def test_a_file_that_is_no_picture_is_found_in_folders_and_archives(tmp_path: Pa
     with zipfile.ZipFile(tmp_path / "all.zip", "w") as archive:
         for name in ("good.png", "text.png"):
             archive.write(tmp_path / name, name)
+    os.mkfifo(tmp_path / "pipe.png")
+    pipe = PictureFile(tmp_path / "pipe.png")  # nobody writes into it: opened, it would wait for ever
+    assert (pipe.wrong, pipe.digest) == ("unreadable", "")
     packed = tmp_path / "all.zip"
     for name, wrong in (("good.png", ""), ("text.png", "unreadable"), ("x.png", "missing")):
         assert PictureFile(tmp_path / name).wrong == PictureFile(packed, name).wrong == wrong
