@@ -80,6 +80,15 @@ def test_what_fails_in_an_included_file_is_one_line_and_leaves_nothing(
     assert plugins._parts == {}
 
 
+def test_an_included_file_that_hangs_names_itself(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(plugins, "_SLOW_S", 0.05)
+    (tmp_path / "own_slow.py").write_text("import time\ntime.sleep(0.4)")
+    plugins.include(tmp_path / "own_slow.py")
+    assert [one.getMessage() for one in caplog.records] == [f"Still importing {tmp_path / 'own_slow.py'}."]
+
+
 def test_a_file_that_is_called_as_a_module_is_or_is_not_there(tmp_path: Path) -> None:
     (tmp_path / "json.py").write_text("")
     for name, said in (("json.py", "json is no free module name"), ("own_none.py", "No Python file")):
