@@ -10,9 +10,9 @@ import pytest
 from data_files import GLASS, PHONES, SUIT, dump, lines, only, paint
 
 from codevqa.core.errors import ImageError, InputError, SetupError, UnknownNameError
-from codevqa.core.images import load_picture
 from codevqa.eval.datasets import NAMES, open_dataset, splits
-from codevqa.eval.datasets.files import Located, stream_records
+from codevqa.eval.datasets.files import stream_records
+from codevqa.eval.task import Located
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -35,7 +35,7 @@ def test_missing_pictures_are_named_before_anything_is_asked(tmp_path: Path) -> 
         open_dataset("gqa", tmp_path, "val_all")
     example = next(iter(open_dataset("gqa", tmp_path, "val_all", pictures=False)))
     with pytest.raises(ImageError, match=r"No picture at .*images.2383860\.jpg"):
-        load_picture(only(example.images).load())
+        only(example.images).load()
     dump(tmp_path / "questions" / "val_all_questions.json", {"1": SUIT, "2": SUIT | {"imageId": "n5"}})
     paint(tmp_path / "images" / "n5.jpg")
     assert len(list(open_dataset("gqa", tmp_path, "val_all"))) == 2, "a few that are missing are not the data set's"

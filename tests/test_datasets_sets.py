@@ -11,7 +11,6 @@ from data_files import BOX, GLASS, PHONES, SUIT, dump, lines, only, pack, paint,
 from PIL import Image
 
 from codevqa.core.errors import InputError, SetupError
-from codevqa.core.images import load_picture
 from codevqa.eval.datasets import open_dataset
 from codevqa.eval.datasets.gqa import groups
 from codevqa.eval.task import PictureFile
@@ -153,7 +152,7 @@ def test_nlvr_cuts_the_boxes_of_every_order(tmp_path: Path, inside: str) -> None
         drawing(tmp_path / inside / "images" / "2" / f"dev-3266-0-{number}.png")
     data = list(open_dataset("nlvr", tmp_path, "dev"))
     assert [one.id for one in data] == [f"dev-3266-0-{number}.png" for number in range(6)]
-    boxes = [load_picture(image.load()).pixels.getcolors() for image in data[5].images]
+    boxes = [image.load().pixels.getcolors() for image in data[5].images]
     assert boxes == [[(10000, color)] for color in ((255, 0, 0), (0, 255, 0), (0, 0, 255))]
     assert (data[0].gold, data[0].form, data[0].cluster, data[0].group) == (("yes",), "set", "3266", "3266")
     assert [one.id for one in open_dataset("nlvr", tmp_path, "dev", permutations=2)] == [one.id for one in data[:2]]

@@ -23,11 +23,10 @@ READ = """
 import json, sys
 from itertools import islice
 from codevqa.core.errors import CodeVQAError
-from codevqa.core.images import load_picture
 from codevqa.eval.datasets import open_dataset
 
 def shown(one):
-    seen = [load_picture(image.load()).pixels.getpixel((0, 0)) for image in one.images]
+    seen = [image.load().pixels.getpixel((0, 0)) for image in one.images]
     said = {"seen": seen, "paths": [str(image.path) for image in one.images], "group": one.group}
     return said | {name: getattr(one, name) for name in ("id", "gold", "groups", "cluster", "record")}
 

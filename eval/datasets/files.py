@@ -16,14 +16,13 @@ import zlib
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import IO, Any, TypeAlias
 
 from ...core.errors import InputError, SetupError
-from ...core.given_files import check_values, open_file, parse_json, parser_errors, read_lines
-from ..task import PictureFile
+from ...core.given_files import check_values, parse_json, parser_errors, read_lines
+from ..task import Located, PictureFile
 
 JsonRecord: TypeAlias = dict[str, Any]
 
@@ -33,34 +32,20 @@ DEPTH = ("*.zip", "*/*.zip")
 """Where archives are looked for."""
 
 
-@dataclass(frozen=True)
-class Located:
-    """A file in a folder or inside an archive."""
+@contextmanager
+def open_text(source: Located) -> Iterator[IO[str]]:
+    """Opens a file as UTF-8 text.
 
-    path: Path
-    member: str = ""
-    """Its name in the archive; empty for a plain file."""
-
-    def __str__(self) -> str:
-        return f"{self.member} in {self.path}" if self.member else str(self.path)
-
-    @contextmanager
-    def open(self) -> Iterator[IO[str]]:
-        """Opens it as UTF-8 text.
-
-        Raises:
-            InputError: it is a pipe.
-            SetupError: it cannot be opened.
-        """
-        try:
-            if self.member:
-                raw: IO[bytes] = zipfile.ZipFile(self.path).open(self.member)  # noqa: SIM115 - it ends with its member
-            else:
-                raw = open_file(self.path, str(self))
-        except (OSError, KeyError, ValueError, zipfile.BadZipFile) as error:
-            raise SetupError(f"Cannot open {self}: {error}.", hint="Check the file, or download it again.") from None
-        with io.TextIOWrapper(raw, encoding="utf-8-sig") as text:
-            yield text
+    Raises:
+        InputError: it is a pipe.
+        SetupError: it cannot be opened.
+    """
+    try:
+        raw = source.open()
+    except (OSError, KeyError, ValueError, zipfile.BadZipFile) as error:
+        raise SetupError(f"Cannot open {source}: {error}.", hint="Check the file, or download it again.") from None
+    with io.TextIOWrapper(raw, encoding="utf-8-sig") as text:
+        yield text
 
 
 class Folder:
@@ -151,7 +136,7 @@ def stream_records(source: Located, *, within: str = "", keyed: bool = False) ->
     """
     shown, hint = str(source), "Check that it is the right file."
     try:
-        with source.open() as file:
+        with open_text(source) as file:
             text = file.read(LARGEST + 1)
     except (UnicodeDecodeError, zipfile.BadZipFile, zlib.error, EOFError, OSError) as error:
         raise InputError(f"Cannot read {shown}: {' '.join(str(error).split())}.", hint="Download it again.") from None
@@ -178,14 +163,14 @@ def stream_records(source: Located, *, within: str = "", keyed: bool = False) ->
         yield key, row
 
 
-def sha256(path: Path, member: str = "") -> str:
-    """Returns the SHA-256 of a file, or of one inside a zip archive.
+def sha256(source: Located) -> str:
+    """Returns the SHA-256 of a file.
 
     Raises:
         SetupError: it cannot be read.
     """
     try:
-        with zipfile.ZipFile(path).open(member) if member else path.open("rb") as file:
+        with source.open() as file:
             return hashlib.file_digest(file, "sha256").hexdigest()  # type: ignore[arg-type]
     except (OSError, KeyError, zipfile.BadZipFile) as error:
-        raise SetupError(f"Cannot read {member or path}: {error}.", hint="Check the file.") from None
+        raise SetupError(f"Cannot read {source}: {error}.", hint="Check the file.") from None

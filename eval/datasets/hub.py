@@ -24,8 +24,8 @@ from zlib import crc32
 
 from ...core.errors import InputError, SetupError
 from ...models.library_errors import first_line
-from ..task import Example, PictureFile
-from .files import JsonRecord, Located, sha256
+from ..task import Example, Located, PictureFile
+from .files import JsonRecord, sha256
 from .loader import Loader, Split
 
 SCHEME = "hf://"
@@ -139,7 +139,7 @@ def _rows(known: dict[str, Any], files: list[str]) -> Iterator[dict[str, Any]]:
         try:
             is_new = not isinstance(try_to_load_from_cache(name, file, **kept), str)
             path = Path(hf_hub_download(name, file, **kept))
-            if is_new and known["files"][file] not in ("", sha256(path)):
+            if is_new and known["files"][file] not in ("", sha256(Located(path))):
                 path.resolve().unlink()
                 path.unlink(missing_ok=True)
                 raise SetupError(f"{file} of {name} came damaged.", hint="It was not kept; ask again.")

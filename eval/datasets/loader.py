@@ -12,8 +12,8 @@ from itertools import islice
 from typing import Any, ClassVar, TypeAlias
 
 from ...core.errors import InputError
-from ..task import Example, PictureFile
-from .files import Folder, JsonRecord, Located, stream_records
+from ..task import Example, Located, PictureFile
+from .files import Folder, JsonRecord, stream_records
 
 Picture: TypeAlias = Callable[..., PictureFile]
 """Returns a picture by the names that its file may have."""

@@ -20,8 +20,8 @@ from typing import Any
 from ...core.collection import Collection
 from ...core.errors import InputError, UnknownNameError
 from ...core.given_files import parse_json, pictures_and_question
-from ..task import Example, PictureFile
-from .files import Located
+from ..task import Example, Located, PictureFile
+from .files import open_text
 from .loader import Split, answer_text
 
 FIELDS = frozenset(("image", "images", "question", "answer", "id"))
@@ -125,7 +125,7 @@ def _short(row: Mapping[str, Any]) -> dict[str, str]:
 
 def _rows(source: Located) -> Iterator[tuple[int, Any]]:
     """Yields the lines that are not empty, with their numbers, reading as it goes."""
-    with source.open() as file:
+    with open_text(source) as file:
         try:
             for number, line in enumerate(file, 1):
                 if line.strip():

@@ -30,8 +30,8 @@ import re
 from collections.abc import Iterator
 from typing import Any, ClassVar
 
-from ..task import Example
-from .files import Folder, JsonRecord, Located, stream_records
+from ..task import Example, Located
+from .files import Folder, JsonRecord, stream_records
 from .loader import Loader, Picture, answer_text
 
 FOLDERS = ("", "annotations/", "questions/", "coco/annotations/", "vqa/")

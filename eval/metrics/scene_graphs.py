@@ -23,7 +23,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ...core.errors import InputError
-from ..datasets.files import Folder, Located, stream_records
+from ..datasets.files import Folder, stream_records
+from ..task import Located
 
 _COLORS = """
 red orange yellow green blue purple violet pink brown black white gray silver gold tan beige maroon teal turquoise

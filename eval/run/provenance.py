@@ -20,7 +20,7 @@ from ...engine.codevqa import CodeVQA
 from ...presets.checkpoints import lies
 from ...presets.configuration import public
 from ..datasets.files import sha256
-from ..task import DataSet
+from ..task import DataSet, Located
 from .run_info import RunInfo
 
 SAMPLED = 100
@@ -112,7 +112,7 @@ def data_hash(dataset: DataSet) -> str:
     """
     whole = hashlib.sha256()
     for source in getattr(dataset, "sources", ()):
-        whole.update(bytes.fromhex(sha256(Path(source.path), getattr(source, "member", ""))))
+        whole.update(bytes.fromhex(sha256(Located(Path(source.path), getattr(source, "member", "")))))
     for example in islice(dataset, SAMPLED):
         whole.update(json.dumps([example.id, example.question, list(example.gold)]).encode())
     return whole.hexdigest()
@@ -149,4 +149,4 @@ def weight_hashes(spec: str) -> dict[str, str]:
 def _hash(path: Path) -> str:
     blob = path.resolve()
     named = blob.parent.name == "blobs" and re.fullmatch("[0-9a-f]{64}", blob.name)
-    return blob.name if named else sha256(path)
+    return blob.name if named else sha256(Located(path))
