@@ -128,25 +128,21 @@ class Database:
 
 def _connect(file: Path, *, write: bool) -> sqlite3.Connection:
     """Opens a file; on a disk that cannot be written, it is read as one that nobody changes."""
-
-    def opened(mode: str) -> sqlite3.Connection:
+    logged = file.with_name(f"{file.name}-wal").exists()
+    modes = ["rwc"] if write else ["ro"] if logged else ["ro", "ro&immutable=1"]
+    for mode in modes:
         address = f"{file.resolve().as_uri()}?mode={mode}"
         db = sqlite3.connect(address, uri=True, isolation_level=None, timeout=60, check_same_thread=False)
         try:
             _has_tables(db)
             db.execute("PRAGMA synchronous = NORMAL")
             db.execute("PRAGMA cache_size = -16000")  # KiB
-        except sqlite3.Error:
+            break
+        except sqlite3.Error as error:
             db.close()
-            raise
-        return db
-
-    try:
-        return opened("rwc" if write else "ro")
-    except sqlite3.OperationalError:
-        if write or file.with_name(f"{file.name}-wal").exists():
-            raise
-        return opened("ro&immutable=1")
+            if mode == modes[-1] or not isinstance(error, sqlite3.OperationalError):
+                raise
+    return db
 
 
 def _has_tables(db: sqlite3.Connection) -> bool:
