@@ -22,6 +22,7 @@ from typing import IO, Any, TypeAlias
 
 from ...core.errors import InputError, SetupError
 from ...core.given_files import check_values, parse_json, parser_errors, read_lines
+from ...core.picture_files import archive
 from ..task import Located, PictureFile
 
 JsonRecord: TypeAlias = dict[str, Any]
@@ -108,10 +109,9 @@ class Folder:
         found: dict[str, list[Located]] = defaultdict(list)
         for path in sorted({path for root in self.roots for depth in DEPTH for path in root.glob(depth)}):
             try:
-                with zipfile.ZipFile(path) as archive:
-                    for name in archive.namelist():
-                        if not name.endswith("/") and not name.startswith("__MACOSX/"):
-                            found[name.rpartition("/")[2]].append(Located(path, name))
+                for name in archive(str(path)).namelist():
+                    if not name.endswith("/") and not name.startswith("__MACOSX/"):
+                        found[name.rpartition("/")[2]].append(Located(path, name))
             except (OSError, zipfile.BadZipFile):
                 self.damaged.append(path)
         return found

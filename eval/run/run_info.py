@@ -16,10 +16,8 @@ from ...presets.configuration import dotted
 
 DECIDING = ("dataset", "split", "preset", "models", "prompts", "prompt_hash", "offset", "data_hash")
 """Fields of :class:`RunInfo` that must be the same in whatever belongs to a run."""
-PACE = frozenset(("workers", "batch_wait", "max_batch", "remember", "ahead"))
-"""Settings that change how fast a run goes, and not what it finds."""
-NAMED = frozenset(("prompts",))
-"""Settings that only name what :attr:`RunInfo.prompt_hash` tells apart."""
+FREE = frozenset(("workers", "batch_wait", "max_batch", "remember", "ahead", "prompts"))
+"""Settings that change how fast a run goes, or name what :attr:`RunInfo.prompt_hash` tells apart."""
 
 
 @dataclass(frozen=True)
@@ -112,7 +110,7 @@ class RunInfo:
         for role, part in self.parts.items():
             made[f"{role}.computes"] = str(part.get("computes", "")).partition(":")[0]  # whichever GPU it is
             made |= {f"{role}.weights {file}": digest for file, digest in part.get("weights", {}).items()}
-        settings = {name: value for name, value in self.flat_settings.items() if name not in PACE | NAMED}
+        settings = {name: value for name, value in self.flat_settings.items() if name not in FREE}
         return {
             **{name: getattr(self, name) for name in DECIDING},
             **{f"settings.{name}": value for name, value in settings.items()},
