@@ -10,19 +10,19 @@ import pytest
 from data_files import GLASS, PHONES, SUIT, dump, lines, only, paint
 
 from codevqa.core.errors import ImageError, InputError, SetupError, UnknownNameError
-from codevqa.eval.datasets import NAMES, open_dataset, splits
+from codevqa.eval.datasets import LOADERS, open_dataset
 from codevqa.eval.datasets.files import stream_records
 from codevqa.eval.task import Located
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", LOADERS)
 def test_a_missing_split_is_named_with_where_to_get_it(tmp_path: Path, name: str) -> None:
     with pytest.raises(SetupError) as caught:
-        open_dataset(name, tmp_path, splits(name)[0])
+        open_dataset(name, tmp_path, LOADERS[name].splits[0])
     said = str(caught.value)
-    assert "\n" not in said and str(tmp_path) in said and splits(name)[0] in said
+    assert "\n" not in said and str(tmp_path) in said and LOADERS[name].splits[0] in said
     assert ("mini-data" if name == "collections" else "https://") in said
-    with pytest.raises(SetupError, match=f"'nosplit' is none of the splits {splits(name)[0]}"):
+    with pytest.raises(SetupError, match=f"'nosplit' is none of the splits {LOADERS[name].splits[0]}"):
         open_dataset(name, tmp_path, "nosplit")
 
 

@@ -1,16 +1,16 @@
 """The data sets: each a stream of examples from the files that users download.
 
->>> from codevqa.eval.datasets import NAMES, splits
->>> NAMES
-('gqa', 'covr', 'nlvr2', 'nlvr', 'vqav2', 'okvqa', 'collections', 'vhs')
->>> splits("nlvr")
+>>> from codevqa.eval.datasets import LOADERS
+>>> list(LOADERS)
+['gqa', 'covr', 'nlvr2', 'nlvr', 'vqav2', 'okvqa', 'collections', 'vhs']
+>>> LOADERS["nlvr"].splits
 ('dev', 'test', 'hidden', 'train')
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -28,21 +28,11 @@ from .own import open_own
 from .vhs import VisualHaystacks
 from .vqa import OKVQA, VQAv2
 
-__all__ = ["NAMES", "Split", "open_dataset", "splits"]
+__all__ = ["LOADERS", "Split", "open_dataset"]
 
-_LOADERS: dict[str, type[Loader]] = {
+LOADERS: Mapping[str, type[Loader]] = {
     one.name: one for one in (GQA, COVR, NLVR2, NLVR, VQAv2, OKVQA, Collections, VisualHaystacks)
 }
-NAMES: tuple[str, ...] = tuple(_LOADERS)
-
-
-def splits(name: str) -> tuple[str, ...]:
-    """The official splits of a data set, the one to report first.
-
-    Raises:
-        UnknownNameError: there is no such data set.
-    """
-    return _loader(name).splits
 
 
 def open_dataset(
@@ -57,8 +47,8 @@ def open_dataset(
     """Opens a split of a data set.
 
     Args:
-        name: One of :data:`NAMES`, a file of one's own questions (``questions.jsonl``, or ``own:`` and its path), or a
-            plugin's data set, ``package/name``.
+        name: One of :data:`LOADERS`, a file of one's own questions (``questions.jsonl``, or ``own:`` and its path), or
+            a plugin's data set, ``package/name``.
         folder: The data set's folder, one that holds it under its name, or a table on the hub, ``hf://owner/name``.
             Not needed where pictures lie beside the file of one's own questions.
         split: An official one, or the name of any file that lies where the official ones do; None is the first.
@@ -79,13 +69,15 @@ def open_dataset(
         return open_own(Path(own), Path(folder) if folder else None, group_by)
     if group_by:
         raise InputError("--group-by is for your own questions.", hint=f"{name} has groups of its own.")
-    kind = None if "/" in name else _loader(name)
+    kind = None if "/" in name else LOADERS.get(plain(name))
+    if kind is None and "/" not in name:
+        raise UnknownNameError.of("data set", name, LOADERS)
     if folder is None:
         raise InputError(f"{name} needs a folder.", hint="Give --data FOLDER.")
     if kind is None:
         maker = plugins.find("dataset", name)
         if maker is None:
-            raise UnknownNameError.of("data set", name, [*NAMES, *plugins.names("dataset")])
+            raise UnknownNameError.of("data set", name, [*LOADERS, *plugins.names("dataset")])
         split = split or "test"
         return Split(name, split, "", (), partial(_checked, name, maker, Path(folder), split))
     split = split or kind.splits[0]
@@ -105,10 +97,3 @@ def _checked(name: str, maker: Callable[[Path, str], Iterable[Example]], folder:
             if not isinstance(example, Example):
                 raise InputError(f"The data set {name} yields examples, not {example!r:.60}.", hint="Mend the plugin.")
             yield AS_EXAMPLE.validate_python(vars(example))
-
-
-def _loader(name: str) -> type[Loader]:
-    found = _LOADERS.get(plain(name))
-    if found is None:
-        raise UnknownNameError.of("data set", name, NAMES)
-    return found
