@@ -27,8 +27,6 @@ from ..task import Example
 from .files import JsonRecord
 from .loader import Loader, Picture, answer_text
 
-KEPT = ("utterance", "paraphrased", "rephrase", "scenes", "properties", "pattern_name", "program")
-
 
 class COVR(Loader):
     """A split of COVR; people's paraphrase is asked where there is one."""
@@ -56,20 +54,18 @@ class COVR(Loader):
         if not scenes:
             raise ValueError("it has no scenes")
         template = row["utterance"] if "utterance" in row else row["question"]
-        question = str(row.get("paraphrased") or row.get("rephrase") or template)
         answer = row.get("answer")
         groups = {"images": str(len(scenes))}
         if row.get("pattern_name"):
             groups["pattern"] = str(row["pattern_name"])
         yield Example(
             id=str(row["qid"] if "qid" in row else row["question_id"]),
-            question=question,
+            question=str(row.get("paraphrased") or row.get("rephrase") or template),
             images=tuple(picture(*paths(scene)) for scene in scenes),
             form="set",
             gold=() if answer is None else (answer_text(answer),),
             groups=groups,
             cluster=" ".join(sorted(scenes)),
-            record={name: row[name] for name in KEPT if name in row} | {"statement": not question.endswith("?")},
         )
 
 

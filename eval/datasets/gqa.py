@@ -39,10 +39,7 @@ from ..task import Example
 from .files import Folder, JsonRecord, stream_records
 from .loader import Loader, Picture, answer_text
 
-KEPT = (
-    *("imageId", "fullAnswer", "isBalanced", "groups", "entailed", "equivalent"),
-    *("types", "semantic", "semanticStr"),
-)
+KEPT = ("isBalanced", "groups", "entailed", "types")
 """What metrics need of a record."""
 SIDES = frozenset(("to the left of", "to the right of", "above", "below"))
 RELATIONAL = frozenset(("relate", "verify rel", "choose rel"))

@@ -90,7 +90,7 @@ class NLVR(Loader):
                 form="set",
                 gold=truth(row.get("label")),
                 cluster=first,
-                record={"identifier": identifier, "group": first, "permutation": number},
+                record={"group": first},
             )
 
 

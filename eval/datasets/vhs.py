@@ -70,7 +70,6 @@ class VisualHaystacks(Loader):
             gold=truth(_ANSWERS[said["gpt"].strip(" .").lower()]) if "gpt" in said else (),
             groups={"images": str(len(names)), "needles": str(len(needles))},
             cluster=" ".join(sorted(needles)),
-            record={"needles": sorted(names.index(name) + 1 for name in needles)},
         )
 
 

@@ -27,7 +27,7 @@ in train with ``answer``.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar
 
 from ..task import Example, Located
@@ -86,14 +86,13 @@ class VQA(Loader):
         rows = ((key, row | told.get(str(row.get("question_id")), {})) for key, row in asked)
         yield from self.made(source, rows, picture)
 
-    def example(self, row: JsonRecord, picture: Picture, gold: tuple[str, ...], **more: object) -> Example:
-        """Returns the example of a question with what only one of the data sets keeps in its record."""
+    def example(
+        self, row: JsonRecord, picture: Picture, gold: tuple[str, ...], record: Mapping[str, Any] = {}
+    ) -> Example:
+        """Returns the example of a question with its answers."""
         found = picture(*self._places(row))
         official = COCO_NAME.fullmatch(found.name)
-        image = official[1] if official else str(row.get("image", found.name))
-        record = {name: value for name, value in more.items() if value}
-        if "image_id" in row:
-            image = record["image_id"] = str(row["image_id"])
+        image = official[1] if official else row.get("image", found.name)
         kinds = ("question_type", "answer_type")
         return Example(
             id=str(row["question_id"]),
@@ -102,7 +101,7 @@ class VQA(Loader):
             form="image",
             gold=gold,
             groups={kind: str(row.get(kind) or "unknown") for kind in kinds} if gold else {},
-            cluster=image,
+            cluster=str(row.get("image_id", image)),
             record=record,
         )
 
@@ -145,8 +144,7 @@ class VQAv2(VQA):
         given = _answers(row)
         if given and "raw_answer" in given[0]:
             raise ValueError("its answers are stemmed, as OK-VQA's are")
-        gold = tuple(answer_text(one["answer"]) for one in given)
-        yield self.example(row, picture, gold, multiple_choice_answer=row.get("multiple_choice_answer"))
+        yield self.example(row, picture, tuple(answer_text(one["answer"]) for one in given))
 
 
 class OKVQA(VQA):
@@ -175,9 +173,8 @@ class OKVQA(VQA):
         """Turns a question into an example."""
         given = _answers(row)
         gold = tuple(answer_text(one["raw_answer"] if "raw_answer" in one else one["answer"]) for one in given)
-        names = ("answer_id", "raw_answer", "answer", "answer_confidence")
-        kept = [{name: one[name] for name in names if name in one} for one in given]
-        yield self.example(row, picture, gold, answers=kept)
+        kept = [{name: one[name] for name in ("raw_answer", "answer") if name in one} for one in given]
+        yield self.example(row, picture, gold, {"answers": kept} if kept else {})
 
 
 def _answers(row: JsonRecord) -> list[dict[str, Any]]:
