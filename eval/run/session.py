@@ -110,8 +110,8 @@ class Session:
         end = None if info.limit is None else info.offset + info.limit
         self.source = enumerate(islice(dataset, info.offset, end), info.offset)
 
-    def run(self) -> Status:
-        """Asks, from any thread, and returns how far it came.
+    def run(self) -> None:
+        """Asks, from any thread.
 
         Raises:
             ServerError: a model server went down.
@@ -127,7 +127,6 @@ class Session:
             with suppress(SetupError):  # a disk that is full is told of already
                 status = self.status
                 self.store.end_session(Pace(status.examples - status.skipped, time.monotonic() - self.begun))
-        return self.status
 
     async def _drive(self) -> None:
         """Asks until the data set or something else ends."""
