@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import nullcontext
 from logging import ERROR, getLogger
 from typing import Any
 
@@ -38,7 +39,8 @@ def load(role: str, spec: str, **options: Any) -> Any:
     if back_end.runs == "here" and not fetchable(spec) and not lies(spec):
         raise ModelNotFoundError(f"No model folder at {name}.", hint="Check the path.")
     # From where it lies, so that the hub is not asked again.
-    part = back_end.load(str(lies(spec) or resolve(name)), **options)
+    with plugins.failures(f"The {role} {spec}") if back_end.runs == "own" else nullcontext():
+        part = back_end.load(str(lies(spec) or resolve(name)), **options)
     if back_end.runs not in ("server", "own") and "name" not in options:
         part.name = shown(name)
     return part

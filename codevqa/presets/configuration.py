@@ -165,7 +165,7 @@ def read_file(path: Path) -> tuple[str | None, Layer]:
     base = data.pop("preset", None)
     if not (base is None or isinstance(base, str)):
         raise InputError(f"{path}: preset must be a text, not {base!r}.", hint=f"There are: {', '.join(PRESETS)}.")
-    values = _dotted(data)
+    values = dotted(data)
     prompts = values.get("prompts")
     if isinstance(prompts, str) and prompts not in (NONE, *available()):
         values["prompts"] = str((path.parent / prompts).absolute())  # beside the file, wherever it is used
@@ -211,7 +211,7 @@ def _kind(parts: Mapping[str, str], role: str, name: str, field: str, *, optiona
 
 def flat(settings: Settings) -> dict[str, Any]:
     """Returns settings under their dotted names."""
-    return _dotted(asdict(settings))
+    return dotted(asdict(settings))
 
 
 def tables(values: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
@@ -223,11 +223,11 @@ def tables(values: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     return found
 
 
-def _dotted(data: Mapping[str, Any], before: str = "") -> dict[str, Any]:
+def dotted(data: Mapping[str, Any], before: str = "") -> dict[str, Any]:
     """Returns the values of nested tables under dotted names."""
     found: dict[str, Any] = {}
     for name, value in data.items():
-        found |= _dotted(value, f"{before}{name}.") if isinstance(value, dict) else {before + name: value}
+        found |= dotted(value, f"{before}{name}.") if isinstance(value, dict) else {before + name: value}
     return found
 
 

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 from ...core.errors import ImageError
-from ...core.images import load_picture
 from ...core.trace import Method
 from ...pages.heat import fitted
 from ...pages.pictures import data_uri
@@ -202,7 +201,7 @@ class _Album:
         if image not in self.places and room:
             self.places[image] = None
             with suppress(ImageError):
-                picture = load_picture(self._found(image).load())
+                picture = self._found(image).load()
                 self.places[image] = len(self.pictures)
                 self.pictures.append(data_uri(fitted(picture, SIDE), quality=80))
         return self.places.get(image)
