@@ -11,7 +11,7 @@ from typing import NamedTuple, TypeAlias
 from markupsafe import Markup
 
 from ...core.errors import ImageError
-from ...core.images import Picture, load_picture
+from ...core.images import Picture
 from ...core.trace import Method
 from ...pages import answer_fragment
 from ..task import Example, Row
@@ -89,7 +89,7 @@ def _pictures(example: Example, here: Path | None) -> tuple[Picture, ...]:
             ends = (here.joinpath(*parts[at:]) for at in range(1, len(parts)))
             place = replace(image, path=next((one for one in ends if one.is_file()), image.path))
         try:
-            found.append(replace(load_picture(place.load()), name=image.name))
+            found.append(replace(place.load(), name=image.name))
         except ImageError:
             return ()
     return tuple(found)

@@ -8,13 +8,13 @@ from typing import Any, Protocol
 
 from ...core.answer import Answer
 from ...core.errors import CodeVQAError, InputError, ReplayMissError, ServerError, SetupError
-from ...core.images import Picture, load_picture
+from ...core.images import Picture
 from ...core.selection import selections
 from ...core.together import together
 from ...core.trace import ImageRef
 from ...engine.codevqa import CodeVQA
 from ...pages.heat import relevance_grid
-from ..task import Example, Job, PictureFile, Row
+from ..task import Example, Job, Row
 from .provenance import engine_info
 from .run_info import RunInfo
 
@@ -61,7 +61,7 @@ class LocalAnswerer:
     async def __call__(self, example: Example, jobs: Sequence[Job]) -> list[Row]:
         """Returns one row a job; the pictures are loaded once for all of them."""
         try:
-            pictures = [await asyncio.to_thread(_loaded, image) for image in example.images]
+            pictures = [await asyncio.to_thread(image.load) for image in example.images]
         except InputError as error:
             return [_failed(example, job, error) for job in jobs]
         return await together(self._row(example, pictures, job) for job in jobs)
@@ -116,10 +116,6 @@ def picked(answer: Answer) -> list[int] | None:
     parts = (part for part in (found[0].picked, found[0].others) if len(part) == int(answer.text))
     counted = next(parts, None)
     return None if counted is None else sorted(one.image.index for one in counted)
-
-
-def _loaded(image: PictureFile) -> Picture:
-    return load_picture(image.load())
 
 
 def _failed(example: Example, job: Job, error: CodeVQAError) -> Row:
