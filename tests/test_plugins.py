@@ -182,8 +182,20 @@ def test_what_a_part_raises_is_one_line(
     (tmp_path / "own_data.py").write_text(DATA)
     (tmp_path / "questions.json").write_text('[{"question_id": 1, "question": "Is it?", "image": "g.png"}]')
     shutil.copy(GARDEN, tmp_path / "g.png")
-    words = ("eval", *words, "--data", GARDEN.parent if "/" in words[0] else tmp_path, "--split", "questions")
-    done = codevqa(*words, "--include", tmp_path / "own_data.py", "--out", tmp_path / "run", "--quiet")
+    data = GARDEN.parent if "/" in words[0] else tmp_path
+    done = codevqa(
+        "eval",
+        *words,
+        "--data",
+        data,
+        "--split",
+        "questions",
+        "--include",
+        tmp_path / "own_data.py",
+        "--out",
+        tmp_path / "run",
+        "--quiet",
+    )
     assert_one_clear_line(done, said)
 
 
