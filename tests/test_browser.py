@@ -27,6 +27,10 @@ TEXTS = (
     ".cv-call span, .cv-call code, .cv-call b, .cv-program code, .cv-value, .cv-failing, .cv-tag, "
     "#cv-answer p, #cv-baseline p, #cv-message div, #cv-status div, #cv-program .cm-line, #cv-program .cm-line span"
 )
+LOADED = """[...performance.getEntriesByType('navigation'), ...performance.getEntriesByType('resource')]
+  .reduce((sum, one) => sum + one.transferSize, 0)"""
+MOVES = """document.getAnimations()
+  .some(one => one.playState === 'running' && one.effect.target.matches('.demo-status'))"""
 SLOW = """
 images = open_images("ImageSet1.jpg")
 for thing in ["cup", "crown", "bell", "heart", "moon", "star", "tree", "house", "cloud", "flower", "boat", "fish"]:
@@ -71,6 +75,7 @@ def test_an_example_is_answered_and_its_program_can_be_changed(visit: Visit) -> 
     someone.until(
         lambda: "yes" in someone.answer() and someone["live"].locator("img.cv-heat").count() == 2, "an answer"
     )
+    assert someone.page.evaluate(LOADED) < 3_000_000, "bytes of the page with its example"
     assert HOUSE in someone.answer() and someone["ask"].bounding_box()["y"] < 700  # type: ignore[index]
     assert "yes" in asked(someone) and HOUSE in someone.answer()
     someone.until(lambda: pressable(someone) == {"ask", "run", "example-0"}, "all but Stop")
@@ -118,6 +123,7 @@ def test_pictures_of_ones_own_and_stop(visit: Visit) -> None:
     someone.run()
     someone.until(lambda: len(someone.calls()) > 4, "the first calls")
     assert pressable(someone) == {"stop"}
+    assert someone["status"].inner_text().strip() and someone.page.evaluate(MOVES), "what is waited for moves"
     someone.button("stop").click()
     someone.finished()
     assert "Stopped" in someone["status"].inner_text() and "none: stopped" in someone.answer()

@@ -290,11 +290,13 @@ def opened_html(number: int, answer: Answer, pictures: Sequence[Picture]) -> str
     return f'<section class="demo-box" aria-label="{name}">{head}{cards}</section>'
 
 
-def status_box(text: str, *, busy: bool = False) -> str:
+def status_box(text: str, *, busy: bool = False, loading: bool = False) -> str:
     """Returns a line on how far things are, which screen readers say when they have time.
 
     Args:
         text: what it says.
         busy: whether something runs. The page's script reads it there, and enables Stop or Ask accordingly.
+        loading: whether something is waited for beside which one can ask.
     """
-    return f'<div class="demo-status"{" data-busy" if busy else ""} role="status">{escape(text)}</div>'
+    state = " data-busy" if busy else " data-loading" if loading else ""
+    return f'<div class="demo-status"{state} role="status">{escape(text)}</div>'

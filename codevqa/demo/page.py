@@ -65,7 +65,9 @@ def build(service: DemoService) -> gr.Blocks:
             with gr.Column(scale=5, min_width=320, elem_id="cv-more"):
                 parts.unfold = gr.Button("More: a folder, earlier answers", size="sm", elem_id="cv-unfold")
                 with gr.Column(elem_id="cv-fold"):
-                    parts.folder = gr.UploadButton("Choose a folder", file_count="directory", size="sm")
+                    parts.folder = gr.UploadButton(
+                        "Choose a folder", file_count="directory", size="sm", elem_id="cv-folder"
+                    )
                     parts.history = _html(elem_id="cv-history")
         line: dict[str, Any] = {"concurrency_limit": limits.at_once, "concurrency_id": "questions"}
         _wire_questions(blocks, service, parts, line | HIDDEN)
@@ -120,7 +122,7 @@ def _place_question(parts: SimpleNamespace, service: DemoService) -> None:
 
 def _place_answer(parts: SimpleNamespace) -> None:
     parts.message = _html(elem_id="cv-message")
-    parts.status = _html(status_box(FIRST), elem_id="cv-status")
+    parts.status = _html(status_box(FIRST, loading=True), elem_id="cv-status")
     with gr.Row(elem_classes="demo-answers"):
         box = answer_box("Answer", note="working ...", question=shipped_questions()[0][1])
         parts.answer = _html(box, elem_id="cv-answer", min_width=140)

@@ -136,6 +136,7 @@ class DemoService:
         # Of many pictures it would read each, which takes minutes.
         asked = replace(asked, compared=asked.compared and len(asked.pictures) <= LARGE)
         live = LiveQuestion(asked.question, asked.program, compared=asked.compared, original=asked.original)
+        yield live
         try:
             visitor = self._visitor(session)
             live.pictures = await self._pictures(asked, visitor.folder / "index")
