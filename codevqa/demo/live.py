@@ -87,7 +87,8 @@ class LiveQuestion:
         self._own, self._source, self._writing = source is not None, source or "", True
         self._edited = "" if source is None else edited_html(original, source)
         self._rejected: ErrorRecord | None = None
-        self._calls: list[Call] = []
+        self.calls: list[Call] = []
+        """Those that ended."""
         self._running: CallBegan | None = None
         self._cards, self._carded = "", 0
 
@@ -107,7 +108,7 @@ class LiveQuestion:
                 self._running, self.stage = event, f"Running {event.name}(...), call {event.index}."
             case CallEnded(call):
                 self._running = None
-                self._calls.append(call)
+                self.calls.append(call)
             case Rejected(program, error):
                 self._source, self._rejected, self._running = program.source, error, None
                 self._messages = [(f"The program failed: {error.message}{_NEXT[event.next]}", "note")]
@@ -175,7 +176,7 @@ class LiveQuestion:
             self._baseline_box(),
             self._gallery_html(),
             self._examples_html(),
-            pages.program_html(self._source, self._calls, failed, self.pictures) if self._source else "",
+            pages.program_html(self._source, self.calls, failed, self.pictures) if self._source else "",
             self._calls_html(),
             pages.call_html(self._running) if self._running else "",
             "" if self.answer and not self.answer.program else None if self._own or self._writing else self._source,
@@ -233,15 +234,15 @@ class LiveQuestion:
     def _calls_html(self) -> str:
         """Returns the cards of calls; at the end what was compared stands before them, as on the trace page."""
         if self.many:  # hundreds of cards are no use to anybody
-            return pages.calls_html(self._calls, self.pictures) if self._outcome else ""
-        for call in self._calls[self._carded :]:
+            return pages.calls_html(self.calls, self.pictures) if self._outcome else ""
+        for call in self.calls[self._carded :]:
             crowded = len(self._cards) > CARDS
             self._cards += pages.call_html(replace(call, evidence=()) if crowded else call, self.pictures)
             self._carded += 1
         if self.answer is None or self.error is not None:
             return self._cards
         evidence = "".join(pages.evidence_html(one, self.pictures) for one in self.answer.trace.baseline)
-        return pages.comparisons_html(self._source, self._calls, self.pictures) + self._cards + evidence
+        return pages.comparisons_html(self._source, self.calls, self.pictures) + self._cards + evidence
 
 
 def answer_box(

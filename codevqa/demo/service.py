@@ -287,7 +287,7 @@ async def _follow(live: LiveQuestion, watches: Sequence[Watch], seconds: float) 
                 await changed.wait()
             changed.clear()
             yield
-            await asyncio.sleep(PACE * 10 if live.many else PACE)  # of hundreds of calls a view takes longer
+            await asyncio.sleep(PACE * (1 + min(len(live.calls), 9)))  # a view of many calls takes longer
         await pumps
     except TimeoutError:
         live.end(f"Stopped: that took more than {seconds:.0f} seconds.")
