@@ -43,6 +43,8 @@ SAME = {
     "button_secondary_background_fill_hover": "var(--cv-line)",
     "button_secondary_text_color": "var(--cv-ink)",
     "button_primary_background_fill": "*primary_700",
+    "block_label_text_color": "var(--cv-soft)",
+    "body_text_color_subdued": "var(--cv-soft)",
 }
 """Settings that say the same in light and dark: these variables change their meaning by themselves."""
 
@@ -287,12 +289,6 @@ def theme() -> gr.themes.Base:
         block_radius="10px",
         button_primary_background_fill_hover="*primary_800",
         button_primary_text_color="white",
-        block_label_text_color="*neutral_700",
-        block_label_text_color_dark="*neutral_200",
-        block_info_text_color="*neutral_600",
-        block_info_text_color_dark="*neutral_300",
-        body_text_color_subdued="*neutral_600",
-        body_text_color_subdued_dark="*neutral_300",
     )
 
 
