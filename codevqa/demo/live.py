@@ -24,9 +24,7 @@ CARDS = 3 << 20
 """Characters of call cards with their evidence. Calls beyond show without it. The trace page has all."""
 
 _DECLINED = "no model was asked"
-_PHOTOGRAPHS = "<li>For photographs, start the demo with <code>--preset base</code>.</li>"
-_ADVICE = """<ul class="demo-advice"><li>Ask in other words, or about one thing at a time.</li>{}
-<li>Or <button type="button" data-press="cv-edit">write a program of your own</button>.</li></ul>"""
+_ADVICE = '<p class="demo-small">Ask in other words, about one thing at a time, or write a program.</p>'
 _STOPPED = "none: stopped"
 _NEXT = {
     "repair": " It is written again.",
@@ -201,9 +199,8 @@ class LiveQuestion:
         elif answer.method != "codevqa":
             note = f"without a program: {note}"
         unsure = answer.text == DONT_KNOW
-        more = _ADVICE.format(_PHOTOGRAPHS if answer.warnings else "") if unsure else ""
-        said = answer.text or "(nothing)"
-        return answer_box("Answer", said, note, self.question, more=self._edited + more, unsure=unsure)
+        more = self._edited + (_ADVICE if unsure else "")
+        return answer_box("Answer", answer.text or "(nothing)", note, self.question, more=more, unsure=unsure)
 
     def _baseline_box(self) -> str:
         if not self._compared:

@@ -138,7 +138,7 @@ def _place_answer(parts: SimpleNamespace) -> None:
         parts.examples = _html()
         parts.program = _html(elem_id="cv-annotated")
         parts.source = gr.Code(
-            label="Change a line and run it. Its file names stand for your pictures. (Esc, then Tab, leaves the text)",
+            label="Change a line and run it. Esc, then Tab leaves.",
             language="python",
             lines=4,
             max_lines=20,

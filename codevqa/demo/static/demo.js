@@ -53,8 +53,7 @@ const cvDemo = (() => {
 
   // A picture of the gallery, or what is said of one.
   document.addEventListener('click', event => {
-    const pressed = event.target.closest('[data-press]'), back = event.target.closest('[data-kept]');
-    if (pressed) document.getElementById(pressed.dataset.press)?.click();
+    const back = event.target.closest('[data-kept]');
     if (event.target.closest('[id^=cv-example-]')) example = true;
     if (back) {
       place = Number(back.dataset.kept);
