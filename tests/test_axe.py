@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 from browser_kit import PICTURES, Visitor
@@ -18,25 +18,18 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
 SEEN = ((1400, "light"), (390, "dark"))
-GRAVE = ("serious", "critical")
 OPEN = "document.querySelectorAll('details').forEach(one => { one.open = true })"
 
 
 def found(visitor: Visitor) -> list[str]:
-    """Opens all that is folded; returns each grave finding of axe on the page as one line."""
-    from axe_playwright_python.sync_playwright import Axe
-
+    """Opens all that is folded; returns what is grave on the page, and where it was seen."""
     visitor.page.evaluate(OPEN)
-    lines: dict[str, str] = {}
+    lines: list[str] = []
     for width, scheme in SEEN:
         visitor.page.set_viewport_size({"width": width, "height": 900})
         visitor.page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]
-        broken: list[dict[str, Any]] = Axe().run(visitor.page).response["violations"]
-        for one in broken:
-            where = ", ".join(str(node["target"]) for node in one["nodes"][:3])
-            line = f"{one['id']}: {one['help']}. {len(one['nodes'])} places: {where} ({scheme}, {width} px)"
-            lines |= {one["id"]: line} if one["impact"] in GRAVE else {}
-    return list(lines.values())
+        lines += [f"{one} ({scheme}, {width} px)" for one in visitor.grave()]
+    return lines
 
 
 @pytest.fixture(scope="module")
