@@ -14,12 +14,12 @@ from typing import Any, TypeAlias
 import gradio as gr
 
 from ..core.errors import CodeVQAError
-from ..pages import styles
+from ..pages import demo_html, styles
 from ..presets.assembly import domain_of
 from ..presets.configuration import Configuration
 from ..presets.presets import preset
 from .api import offer_api
-from .live import LiveQuestion, PageUpdate, answer_box, message_box, status_box
+from .live import LiveQuestion, PageUpdate
 from .pictures import shipped_questions, thumbnails
 from .service import DemoRequest, DemoService
 
@@ -124,9 +124,9 @@ def _place_question(parts: SimpleNamespace, service: DemoService) -> None:
 
 def _place_answer(parts: SimpleNamespace) -> None:
     parts.message = _html(elem_id="cv-message")
-    parts.status = _html(status_box(FIRST, loading=True), elem_id="cv-status")
+    parts.status = _html(demo_html("status", FIRST, "loading"), elem_id="cv-status")
     with gr.Row(elem_classes="demo-answers"):
-        box = answer_box("Answer", note="working ...", question=shipped_questions()[0][1])
+        box = demo_html("box", "Answer", "", "working ...", shipped_questions()[0][1])
         parts.answer = _html(box, elem_id="cv-answer", min_width=140)
         parts.baseline = _html(elem_id="cv-baseline", min_width=140)
     parts.opened = _html(elem_id="cv-opened")
@@ -226,7 +226,7 @@ def _wire_gallery(service: DemoService, parts: SimpleNamespace, answered: dict[s
                     yield (*update, gr.skip())
             yield (*skipped, await service.look(number, session))
         except CodeVQAError as error:
-            yield (*skipped, message_box(str(error), "error"))
+            yield (*skipped, demo_html("message", str(error), "error"))
 
     shown = answered | {"outputs": [*answered["outputs"], parts.opened]}
     opened = parts.open.click(open_here, parts.picked, js="cvDemo.picked", **shown)

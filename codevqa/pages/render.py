@@ -102,6 +102,11 @@ def evidence_html(evidence: Evidence, pictures: Sequence[Picture]) -> str:
     return _part("evidence", pictures, evidence)
 
 
+def demo_html(macro: str, *given: object) -> str:
+    """Returns a macro of ``demo.html.j2``, filled in: what the demo shows around a question."""
+    return clean(getattr(_environment().get_template("demo.html.j2").module, macro)(*given))
+
+
 @cache
 def styles() -> str:
     """Returns the style sheet of everything here, without ``<style>`` tags.
