@@ -177,6 +177,7 @@ def test_a_folder_becomes_a_gallery_in_which_a_picture_is_corrected(
     options = PHONE | {"color_scheme": "dark"} if name == "phone" else {"viewport": {"width": 1400, "height": 900}}
     with demo_server(own) as server, visiting(browser, server) as visit:
         someone = visit(**options)
+        someone.button("unfold").click()
         someone.page.locator("input[webkitdirectory]").set_input_files(folder)
         someone.until(lambda: someone["pictures"].locator("img").count() >= 12, "the uploads")
         someone.ask("How many pictures contain a purple cup?")

@@ -65,8 +65,7 @@ def build(service: DemoService) -> gr.Blocks:
             with gr.Column(scale=7, min_width=320, elem_classes="demo-results"):
                 _place_answer(parts)
             with gr.Column(scale=5, min_width=320, elem_id="cv-more"):
-                parts.unfold = gr.Button("More: a folder, earlier answers", size="sm", elem_id="cv-unfold")
-                with gr.Column(elem_id="cv-fold"):
+                with gr.Accordion("More: a folder, earlier answers", open=False, elem_id="cv-unfold"):
                     parts.folder = gr.UploadButton(
                         "Choose a folder", file_count="directory", size="sm", elem_id="cv-folder"
                     )
@@ -240,7 +239,6 @@ def _wire_buttons(parts: SimpleNamespace) -> None:
     switched = [parts.stop, parts.ask, parts.run, parts.edit, *parts.picks]
     gr.on([part.change for part in seen], None, seen, switched, js="cvDemo.states", **HIDDEN)
     parts.edit.click(None, parts.source, None, js="cvDemo.edit", **HIDDEN)
-    parts.unfold.click(None, None, None, js="cvDemo.unfold", **HIDDEN)
     parts.pictures.upload(None, parts.pictures, parts.pictures, js="cvDemo.given", **HIDDEN)
     parts.folder.upload(None, parts.folder, parts.pictures, js="cvDemo.folder", **HIDDEN)
     parts.leave.click(None, None, parts.source, js="cvDemo.leave", **HIDDEN)

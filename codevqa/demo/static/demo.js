@@ -90,11 +90,6 @@ const cvDemo = (() => {
       document.getElementById('cv-status')?.scrollIntoView({block: 'nearest'});
       return [...kept[place].values, '', press(false)];
     },
-    unfold: () => {
-      const open = document.body.classList.toggle('demo-more');
-      document.getElementById('cv-unfold')?.setAttribute('aria-expanded', open);
-      return [];
-    },
     // A visitor's own pictures replace those of an example.
     given: pictures => {
       const own = (pictures || []).filter(one => !old.has(new URL(one.image.url, location).href));
