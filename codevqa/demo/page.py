@@ -64,12 +64,14 @@ def build(service: DemoService) -> gr.Blocks:
                 _place_question(parts, service)
             with gr.Column(scale=7, min_width=320, elem_classes="demo-results"):
                 _place_answer(parts)
-            with gr.Column(scale=5, min_width=320, elem_id="cv-more"):
-                with gr.Accordion("More: a folder, earlier answers", open=False, elem_id="cv-unfold"):
-                    parts.folder = gr.UploadButton(
-                        "Choose a folder", file_count="directory", size="sm", elem_id="cv-folder"
-                    )
-                    parts.history = _html(elem_id="cv-history")
+            with (
+                gr.Column(min_width=320),
+                gr.Accordion("More: a folder, earlier answers", open=False, elem_id="cv-unfold"),
+            ):
+                parts.folder = gr.UploadButton(
+                    "Choose a folder", file_count="directory", size="sm", elem_id="cv-folder"
+                )
+                parts.history = _html(elem_id="cv-history")
         line: dict[str, Any] = {"concurrency_limit": limits.at_once, "concurrency_id": "questions"}
         _wire_questions(blocks, service, parts, line | HIDDEN)
         _wire_buttons(parts)

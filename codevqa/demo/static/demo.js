@@ -41,12 +41,14 @@ const cvDemo = (() => {
     document.body.classList.toggle('demo-uploading', held);
   };
   const send = window.fetch;
+  let late;
   window.fetch = (what, ...more) => {
     const sent = send(what, ...more);
     if (/\/upload(\?|$)/.test(what)) {
       if (example) old = new Set([...document.querySelectorAll('#cv-pictures img')].map(one => one.src));
+      clearTimeout(late);
       hold(true);
-      sent.catch(() => {}).then(() => setTimeout(hold, 1000, false));
+      sent.catch(() => {}).then(() => { late = setTimeout(hold, 1000, false); });
     }
     return sent;
   };
