@@ -88,6 +88,7 @@ def test_an_example_is_answered_and_its_program_can_be_changed(visit: Visit) -> 
     assert "yellow flower" in someone.program(), "the editor keeps what was typed"
     someone.page.reload()
     someone.button("unfold").click()
+    someone.until(lambda: someone["history"].locator("button").count() == 2, "the answers before")
     edited, first = someone["history"].locator("button").all()
     assert "yellow flower" in edited.inner_text() and "edited" not in first.inner_text()
     edited.click()
