@@ -69,11 +69,9 @@ def program_html(
     return _part("program", pictures, source, calls, error, compared)
 
 
-def comparisons_html(
-    source: str, calls: Sequence[Call], pictures: Sequence[Picture], error: ErrorRecord | None = None
-) -> str:
+def comparisons_html(source: str, calls: Sequence[Call], pictures: Sequence[Picture]) -> str:
     """Returns a figure for each comparison of positions in a program: the points on their picture, and what it said."""
-    compared = comparisons(source, calls, error)
+    compared = comparisons(source, calls)
     return _part("comparisons", pictures, compared) if compared else ""
 
 
