@@ -71,6 +71,10 @@ const cvDemo = (() => {
     document.getElementById('cv-open')?.click();
   });
 
+  // Gradio puts the button that uploads into another, whenever there is no picture: only the inner one is to be reached.
+  new MutationObserver(() => document.querySelectorAll('#cv-pictures button:has(button):not([role])').forEach(outer => {
+    [outer.role, outer.tabIndex] = ['group', -1];
+  })).observe(document.documentElement, {childList: true, subtree: true});
   return {
     picked: () => [picked],
     opened: () => {
@@ -142,10 +146,6 @@ const cvDemo = (() => {
       const busy = (shown || '').includes(' data-busy ');
       const given = (pictures || []).length > 0;
       const written = (program || '').trim();
-      // Gradio puts the button that uploads into another: only the inner one is to be reached.
-      requestAnimationFrame(() => document.querySelectorAll('#cv-pictures button:has(button)').forEach(outer => {
-        [outer.role, outer.tabIndex] = ['group', -1];
-      }));
       return [
         press(busy),
         press(given && (question || '').trim() && !busy),
