@@ -21,7 +21,7 @@ from .evidence_view import evidence_view
 from .heat import heat_gradient
 from .many import LARGE, block_title, blocks, gallery_view, lean
 from .pictures import PictureView, named_words, picture_view
-from .words import agreement, call_words, clean, images_in, images_of, seconds, value_words
+from .words import agreement, call_words, clean, images_in, images_of, model_name, seconds, value_words
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -172,7 +172,7 @@ def _environment() -> Environment:
     # Of the answer inside the page: text that is no valid Unicode is kept as escapes.
     environment.policies["json.dumps_kwargs"] = {"ensure_ascii": True, "allow_nan": False}
     views = (comparison_view, evidence_view, _state, _thumbs)
-    words = (block_title, call_words, code_lines, named_words, seconds, value_words)
+    words = (block_title, call_words, code_lines, model_name, named_words, seconds, value_words)
     environment.globals |= {one.__name__.lstrip("_"): one for one in (*views, *words)}
     return environment
 
