@@ -12,6 +12,7 @@ import sys
 import time
 import zipfile
 from collections.abc import Sequence
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
@@ -311,10 +312,9 @@ def test_killed_at_any_time_it_goes_on_and_counts_nothing_twice(tmp_path: Path, 
     def kept() -> int:
         if not table.exists():
             return 0
-        with sqlite3.connect(table) as base:
-            count: int = base.execute("SELECT COUNT(*) FROM files").fetchone()[0]
-        base.close()
-        return count
+        with closing(sqlite3.connect(table)) as base, suppress(sqlite3.OperationalError):  # the table is still to come
+            return int(base.execute("SELECT COUNT(*) FROM files").fetchone()[0])
+        return 0
 
     with subprocess.Popen(command, cwd=HERE.parent, stdout=subprocess.DEVNULL) as process:
         while process.poll() is None and kept() == 0:
