@@ -75,14 +75,6 @@ class CaptionDecoder:
             self.steps.fill(recording.batch, embeddings, index, counts, numbers)
             return recording.run()[:rows].cpu()
 
-    @torch.inference_mode()
-    def prompt_logits(self, embeddings: torch.Tensor) -> torch.Tensor:
-        """Returns the logits after each token of the prompt, (prompt tokens, vocabulary), given (patches, width)."""
-        batch = self.steps.blank(1, len(embeddings), masked=False)
-        index = torch.arange(len(embeddings), device=embeddings.device)[None]
-        self.steps.fill(batch, embeddings, index, None, torch.zeros_like(batch.numbers))
-        return self.steps.read_prompt(batch)[0]
-
     def release(self) -> None:
         """Forgets the recordings, which hold memory."""
         self._kept.clear()

@@ -125,9 +125,12 @@ class CaptionSteps:
             beyond = torch.arange(count, device=index.device) >= counts[:, None]
             batch.hidden_patches[:rows, 0, 0] = embeddings.new_zeros(beyond.shape).masked_fill(beyond, -torch.inf)
 
-    def read_prompt(self, batch: CaptionBatch) -> torch.Tensor:
-        """Returns the logits after each token of the prompt, (rows, prompt tokens, vocabulary)."""
-        return self._logits(self._after_prompt(batch))
+    def prompt_logits(self, embeddings: torch.Tensor) -> torch.Tensor:
+        """Returns the logits after each token of the prompt, (prompt tokens, vocabulary), given (patches, width)."""
+        batch = self.blank(1, len(embeddings), masked=False)
+        index = torch.arange(len(embeddings), device=embeddings.device)[None]
+        self.fill(batch, embeddings, index, None, torch.zeros_like(batch.numbers))
+        return self._logits(self._after_prompt(batch))[0]
 
     def begin(self, batch: CaptionBatch) -> None:
         """Reads the prompt."""

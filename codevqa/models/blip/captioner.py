@@ -121,7 +121,7 @@ class BlipCaptioner(BlipModel):
         check_patches(request, self.grid)
         with self.turn:
             embeddings, index = self._shown([request], self._count(request), self._features([request.picture]))
-            return self._decoder.prompt_logits(embeddings[index[0]]).float().cpu()
+            return self._decoder.steps.prompt_logits(embeddings[index[0]]).float().cpu()
 
     def _possible(self, rules: CaptionRules) -> CaptionRules:
         opening = len(rules.prompt)
