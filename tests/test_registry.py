@@ -21,7 +21,7 @@ def configured(name: str, settings: Settings | None = None, /, **values: Any) ->
 
 
 def test_the_paper_s_setting_leaves_only_the_language_model_to_be_chosen() -> None:
-    with pytest.raises(SetupError, match="--language-model"):
+    with pytest.raises(SetupError, match="--lm"):
         whole(configure("paper"))
     assert missing(None) != ""
     made = whole(configured("paper", language_model="openai-completion:some-model"))
