@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import math
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from ..batching.call_cache import CallCache
 from ..core.errors import ImageError
 from ..core.question_kind import question_kind
 from ..core.selection import chance_of_yes
@@ -24,7 +24,6 @@ CHUNK = 64
 CLOSEST = 20
 """Pictures of a large set that image-text matching compares, best by contrastive score."""
 
-Request = TypeVar("Request")
 Result = TypeVar("Result")
 
 
@@ -53,26 +52,34 @@ async def ask_each(context: CallContext, images: Sequence[Image], question: str)
     """
     asked = Asked()
     seconds = context.settings.sets.seconds
-    ends = None if seconds is None else time.monotonic() + seconds
+    ends = math.inf if seconds is None else time.monotonic() + seconds
     for first in range(0, len(images), CHUNK):
-        if first and ends is not None and time.monotonic() > ends:
+        if first and time.monotonic() > ends:
             asked.left += images[first:]
             break
         chunk = images[first : first + CHUNK]
-        said = [_corrected(context, image, question) for image in chunk]
-        matched = iter(
-            await _matched(context, [image for image, one in zip(chunk, said, strict=True) if one is None], question)
-        )
-        sure = [next(matched) if one is None else one for one in said]
-        unsure = [image for image, one in zip(chunk, sure, strict=True) if one is None]
-        read = iter(await together(_read(context, image, question) for image in unsure))
-        for image, one in zip(chunk, sure, strict=True):
-            reading = next(read) if one is None else one
+        for image, reading in zip(chunk, await each(_ask(context, one, question) for one in chunk), strict=True):
             if isinstance(reading, ImageError):
                 asked.unread.append(image)
             else:
                 asked.readings.append((image, reading))
     return asked
+
+
+async def _ask(context: CallContext, image: Image, question: str) -> Reading:
+    said = context.corrections.get((image.picture.key, question))
+    if said is not None:
+        told = Evidence("corrected", (image.ref,), question, scores=(float(said),))
+        return Reading("yes" if said else "no", (told,))
+    pictures, judged = [(image.ref, image.picture)], question_kind(question).kind == "yes_no"
+    if judged and context.services.grounds:
+        sure = await context.pnpvqa.matched(pictures[0], described(question), maps=False)
+        if sure is not None and sure.text:
+            return sure
+    # Numbers are read first.
+    return await (context.eyes or context.pnpvqa).answer(
+        pictures, question, "image", context.form, about=context.question, witness=not judged
+    )
 
 
 async def chosen(context: CallContext, name: str, images: Sequence[Image], text: str) -> list[Image]:
@@ -106,8 +113,7 @@ async def chosen(context: CallContext, name: str, images: Sequence[Image], text:
 async def alike(context: CallContext, images: Sequence[Image], phrase: str) -> tuple[str, list[float | ImageError]]:
     """Returns what was compared with each picture, and its contrastive score."""
     text = f"a picture of {phrase}"
-    requests = [SimilarityRequest(image.picture, text) for image in images]
-    return text, await each(context.services.similarity, requests)
+    return text, await each(context.services.similarity(SimilarityRequest(one.picture, text)) for one in images)
 
 
 async def closest(context: CallContext, images: Sequence[Image], phrase: str, scores: Sequence[float]) -> Image:
@@ -119,64 +125,16 @@ async def closest(context: CallContext, images: Sequence[Image], phrase: str, sc
     return best[logits.index(max(logits))]
 
 
-async def each(model: CallCache[Request, Result], requests: Sequence[Request]) -> list[Result | ImageError]:
-    """Returns what a model makes of each request, or why its picture cannot be read."""
+async def each(calls: Iterable[Awaitable[Result]]) -> list[Result | ImageError]:
+    """Returns what each call returns, or why its picture cannot be read."""
 
-    async def alone(request: Request) -> Result | ImageError:
-        return await _or_error(lambda: model(request))
+    async def made(call: Awaitable[Result]) -> Result | ImageError:
+        try:
+            return await call
+        except ImageError as error:
+            return error
 
-    try:
-        return list(await model.many(requests))
-    except ImageError:
-        return await together(alone(request) for request in requests)
-
-
-async def _matched(context: CallContext, images: Sequence[Image], question: str) -> list[Reading | ImageError | None]:
-    """Returns what image-text matching is sure of; None for pictures of which it is not."""
-    doubt, asked = context.pnpvqa.doubt, described(question)
-    found: list[Reading | ImageError | None] = [None] * len(images)
-    if doubt is None or not asked.texts or not _judged(question) or not context.services.grounds:
-        return found
-    logits: list[tuple[float, ...]] = [()] * len(images)
-    open_places = list(range(len(images)))
-    for text in asked.texts:
-        requests = [MatchRequest(images[place].picture, text) for place in open_places]
-        still = []
-        scores = await each(context.services.score, requests)
-        for place, logit in zip(open_places, scores, strict=True):
-            if isinstance(logit, ImageError):
-                found[place] = logit
-                continue
-            logits[place] = (*logits[place], logit)
-            if not asked.suffice(logits[place], doubt):
-                still.append(place)
-        open_places = still
-    for place, image in enumerate(images):
-        verdict = asked.verdict(logits[place], doubt) if found[place] is None else ""
-        if verdict:
-            found[place] = Reading(verdict, (Evidence("itm", (image.ref,), question, scores=logits[place]),))
-    return found
-
-
-def _corrected(context: CallContext, image: Image, question: str) -> Reading | None:
-    said = context.corrections.get((image.picture.key, question))
-    if said is None:
-        return None
-    told = Evidence("corrected", (image.ref,), question, scores=(float(said),))
-    return Reading("yes" if said else "no", (told,))
-
-
-def _judged(question: str) -> bool:
-    """Whether image-text matching is asked first, and what follows needs not ask it again. Numbers are first read."""
-    return question_kind(question).kind == "yes_no"
-
-
-async def _read(context: CallContext, image: Image, question: str) -> Reading | ImageError:
-    answering = context.eyes or context.pnpvqa
-    pictures, witness = [(image.ref, image.picture)], not _judged(question)
-    return await _or_error(
-        lambda: answering.answer(pictures, question, "image", context.form, about=context.question, witness=witness)
-    )
+    return await together(map(made, calls))
 
 
 async def _not_ruled_out(context: CallContext, images: Sequence[Image], question: str, asked: Asked) -> list[Image]:
@@ -207,10 +165,3 @@ def _wanted(name: str, text: str) -> str:
         return as_question(text)
     except ValueError as error:
         raise ValueError(f"{name}(): {error}") from None
-
-
-async def _or_error(call: Callable[[], Awaitable[Result]]) -> Result | ImageError:
-    try:
-        return await call()
-    except ImageError as error:
-        return error

@@ -22,7 +22,7 @@ from ..core.text import caption_line
 from ..core.together import together
 from ..core.trace import Evidence, Form, ImageRef
 from ..core.wording import Wording, bare, put
-from ..models.base import CaptionRequest, GenerationRequest, Map, Match, MatchRequest, Message, prompt_text
+from ..models.base import CaptionRequest, GenerationRequest, Map, MatchRequest, Message, prompt_text
 from ..models.retrieval import ExampleIndex, Retriever
 from ..prompts import KnowledgeExample, PromptSet, ReadingExample
 from .parts import Numbered, Reading, context_of, read_in_parts
@@ -94,11 +94,6 @@ class PnPVQA:
             other._settings = replace(self._settings, witness=True, stated=True)
         return other
 
-    @property
-    def doubt(self) -> float | None:
-        """Below which probability image-text matching is sure; None where it is not to answer."""
-        return self._settings.doubt if self._settings.witness else None
-
     async def answer(
         self,
         pictures: Numbered,
@@ -146,20 +141,48 @@ class PnPVQA:
             number = stated_number(question, looks[0].captions)
             if number:
                 return Reading(number, (_evidence("stated", pictures, question, looks),))
-        asked = described(question) if alone and self._settings.witness else Descriptions()
-        seen = await self._match(pictures[0], asked) if asked.texts else None
-        if seen is not None:
-            sure = asked.verdict(seen.scores, self._settings.doubt)
-            if sure:
-                return Reading(sure, (seen,))
+        asked = described(question) if alone else Descriptions()
+        seen = await self.matched(pictures[0], asked)
+        if seen is not None and seen.text:
+            return seen
         looks = looks or await self._look(pictures, question, task, about)
         prompt = await self._prompt(question, [one.captions for one in looks], form, task, about)
         text = await self._read(prompt, self._settings.max_tokens)
         read = replace(_evidence("pnpvqa", pictures, question, looks), prompt=prompt_text(prompt), completion=text)
         answer = answer_in(text, kind) if self._settings.fit else text.strip().lower()
         if self._settings.fit and seen is not None and asked.choices and answer not in asked.choices:
-            answer = max(zip(seen.scores, asked.choices, strict=True))[1]  # unsure, but one of those that were named
-        return Reading(answer, (read,) if seen is None else (seen, read))
+            scores = seen.evidence[0].scores
+            answer = max(zip(scores, asked.choices, strict=True))[1]  # unsure, but one of those that were named
+        return Reading(answer, (read,) if seen is None else (*seen.evidence, read))
+
+    async def matched(
+        self, picture: tuple[ImageRef, Picture], asked: Descriptions, *, maps: bool = True
+    ) -> Reading | None:
+        """Returns what image-text matching says of descriptions, up to those that suffice.
+
+        Args:
+            picture: the picture, with its number in the user's question.
+            asked: what it may show.
+            maps: whether the evidence is to say where the first looks, which takes longer.
+
+        Returns:
+            The answer that it is sure of, empty where it is not sure; None where it is not to answer.
+        """
+        if not (self._settings.witness and asked.texts):
+            return None
+        scores: tuple[float, ...] = ()
+        relevance: tuple[Any, ...] = ()
+        for text in asked.texts:
+            request = MatchRequest(picture[1], text)
+            if maps:
+                match = await self._services.match(request)
+                relevance = relevance or (_rows(match.relevance),)
+            scores = (*scores, match.logit if maps else await self._services.score(request))
+            if asked.suffice(scores, self._settings.doubt):
+                break
+        text = "; ".join(asked.texts[: len(scores)])
+        seen = Evidence("itm", (picture[0],), text, relevance=relevance, scores=scores)
+        return Reading(asked.verdict(scores, self._settings.doubt), (seen,))
 
     async def recall(self, question: str, examples: Sequence[KnowledgeExample]) -> Reading:
         """Answers a question from what the reader knows; no picture is looked at.
@@ -222,18 +245,6 @@ class PnPVQA:
         if len(pictures) == 1:  # a task of its own would only cost
             return [await self._describe(pictures[0][1], text, prompts)]
         return await together(self._describe(one, text, prompts) for _, one in pictures)
-
-    async def _match(self, picture: tuple[ImageRef, Picture], asked: Descriptions) -> Evidence:
-        """Returns what image-text matching says of descriptions, up to those that suffice."""
-        matches: list[Match] = []
-        scores: tuple[float, ...] = ()
-        for text in asked.texts:
-            matches.append(await self._services.match(MatchRequest(picture[1], text)))
-            scores = tuple(match.logit for match in matches)
-            if asked.suffice(scores, self._settings.doubt):
-                break
-        relevance = (tuple(map(tuple, matches[0].relevance.tolist())),)
-        return Evidence("itm", (picture[0],), "; ".join(asked.texts[: len(scores)]), relevance=relevance, scores=scores)
 
     async def _prompt(
         self, question: str, captions: Sequence[Sequence[str]], form: Form, task: Form, about: str | None
@@ -319,9 +330,13 @@ def _evidence(kind: str, pictures: Numbered, question: str, looks: Sequence[_Des
         images=tuple(ref for ref, _ in pictures),
         text=question,
         captions=tuple(one.captions for one in looks),
-        relevance=tuple(tuple(map(tuple, one.relevance.tolist())) for one in looks),
+        relevance=tuple(_rows(one.relevance) for one in looks),
         patches=tuple(one.patches for one in looks),
     )
+
+
+def _rows(relevance: Map) -> tuple[Any, ...]:
+    return tuple(map(tuple, relevance.tolist()))
 
 
 def _seeds(places: Iterable[int], *parts: object) -> list[int]:
