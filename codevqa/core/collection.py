@@ -6,6 +6,7 @@ with CodeVQA.from_preset() as vqa:
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import json
 import os
@@ -176,6 +177,12 @@ class Collection:
             hint = "Look into its folders with --recursive." if deep else "Give a folder of pictures."
             raise InputError(f"{self._shown} has no picture that can be read.{why}", hint=hint)
         return tuple(pictures)
+
+    def share(self, place: int, step: int) -> Collection:
+        """Returns every ``step``-th of its pictures, from ``place`` on, as a collection with the same index."""
+        found = copy.copy(self)
+        found._pictures = self.open()[place::step]
+        return found
 
     def drop_index(self) -> None:
         """Deletes what is kept about it, and nothing else that its folder may hold.

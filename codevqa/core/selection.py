@@ -154,7 +154,7 @@ def _looped(question: str, calls: Mapping[ImageRef, Call]) -> Selection | None:
 
 
 def _split(question: str, picks: Sequence[Pick]) -> Selection:
-    surest = sorted(picks, key=lambda one: -one.chance)
+    surest = sorted(picks, key=lambda one: (-one.chance, one.image.index))
     picked = tuple(one for one in surest if one.chance >= 0.5)
     low, high = number_range([one.chance for one in picks])
     return Selection(question, picked, tuple(surest[len(picked) :]), low, high)
