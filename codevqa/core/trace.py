@@ -135,8 +135,7 @@ class Evidence:
     kind: str
     """What was done: ``pnpvqa``, ``stated`` (captions were read by rule), ``gradcam``, ``itm``, ``itc``, ``detection``,
     ``knowledge`` (no picture was looked at), ``eyes`` (a vision-language model was asked), or a name of the user's. Of
-    many pictures: ``select``, ``answers`` or ``sorted``, with ``ruled_out``, ``unread`` and ``left`` for those that
-    were not asked."""
+    many pictures: ``select``, ``answers`` or ``sorted``, with ``unread`` and ``left`` for those that were not asked."""
     images: Pictures = ()
     text: str = ""
     """The question or phrase put to the model."""
@@ -149,7 +148,7 @@ class Evidence:
     """Indices of the patches each caption read saw, one tuple of subsets an image."""
     scores: tuple[Number, ...] = ()
     """One score an image (``itc``), a description (``itm``, the logit of a match), a box (``detection``) or a choice
-    (``eyes``, its probability). ``select`` has the chance of yes for each image, ``ruled_out`` the ITC score."""
+    (``eyes``, its probability). ``select`` has the chance of yes for each image."""
     choices: tuple[str, ...] = ()
     """The choices that a vision-language model was given, where it tells their probabilities."""
     position: tuple[Number, Number] | None = None

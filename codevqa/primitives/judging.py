@@ -13,11 +13,11 @@ from ..core.question_kind import question_kind
 from ..core.selection import chance_of_yes
 from ..core.together import together
 from ..core.trace import Evidence
-from ..models.base import MatchRequest, SimilarityRequest
+from ..models.base import MatchRequest
 from .context import CallContext
 from .kinds import Image
 from .parts import Reading
-from .witness import as_question, described, phrase_of
+from .witness import as_question, described
 
 CHUNK = 64
 """Pictures asked at once."""
@@ -96,24 +96,11 @@ async def chosen(context: CallContext, name: str, images: Sequence[Image], text:
         ModelError: a model failed.
     """
     question = _wanted(name, text)
-    asked, close = Asked(), list(images)
-    sets = context.settings.sets
-    if not sets.exact and sets.rule_out > -1 and context.services.compares:
-        close = await _not_ruled_out(context, close, question, asked)
-    looked = await ask_each(context, close, question)
-    asked.unread += looked.unread
-    asked.left = looked.left
-    refs = tuple(image.ref for image, _ in looked.readings)
-    chances = tuple(chance_of_yes(one.text, one.evidence) for _, one in looked.readings)
-    context.record(Evidence("select", refs, question, scores=chances))
+    asked = await ask_each(context, images, question)
+    chances = tuple(chance_of_yes(one.text, one.evidence) for _, one in asked.readings)
+    context.record(Evidence("select", tuple(image.ref for image, _ in asked.readings), question, scores=chances))
     asked.record(context, question)
-    return [image for image, one in looked.readings if one.text == "yes"]
-
-
-async def alike(context: CallContext, images: Sequence[Image], phrase: str) -> tuple[str, list[float | ImageError]]:
-    """Returns what was compared with each picture, and its contrastive score."""
-    text = f"a picture of {phrase}"
-    return text, await each(context.services.similarity(SimilarityRequest(one.picture, text)) for one in images)
+    return [image for image, one in asked.readings if one.text == "yes"]
 
 
 async def closest(context: CallContext, images: Sequence[Image], phrase: str, scores: Sequence[float]) -> Image:
@@ -135,27 +122,6 @@ async def each(calls: Iterable[Awaitable[Result]]) -> list[Result | ImageError]:
             return error
 
     return await together(map(made, calls))
-
-
-async def _not_ruled_out(context: CallContext, images: Sequence[Image], question: str, asked: Asked) -> list[Image]:
-    """Returns the pictures to look at closely, and records the others. Only what is to be there rules out."""
-    wanted = described(question)
-    if len(wanted.texts) != 1 or wanted.negated:
-        return list(images)
-    text, scores = await alike(context, images, phrase_of(question))
-    close: list[Image] = []
-    out: list[tuple[Image, float]] = []
-    for image, score in zip(images, scores, strict=True):
-        if isinstance(score, ImageError):
-            asked.unread.append(image)
-        elif score < context.settings.sets.rule_out:
-            out.append((image, score))
-        else:
-            close.append(image)
-    if out:
-        refs, low = tuple(image.ref for image, _ in out), tuple(score for _, score in out)
-        context.record(Evidence("ruled_out", refs, text, scores=low))
-    return close
 
 
 def _wanted(name: str, text: str) -> str:

@@ -8,10 +8,11 @@ from ..core.errors import ImageError
 from ..core.question_kind import is_statement, number_in, question_kind
 from ..core.selection import chance_of_yes
 from ..core.trace import Evidence
+from ..models.base import SimilarityRequest
 from ..prompts import Example
 from .context import CallContext
 from .detection import count
-from .judging import Asked, alike, ask_each, chosen
+from .judging import Asked, ask_each, chosen, each
 from .kinds import Image
 from .signature import PrimitiveSet, primitive
 from .witness import as_question, phrase_of
@@ -105,7 +106,8 @@ async def _answers(context: CallContext, name: str, images: list[Image], questio
 
 
 async def _by_match(context: CallContext, images: list[Image], phrase: str) -> list[Image]:
-    text, scores = await alike(context, images, phrase)
+    text = f"a picture of {phrase}"
+    scores = await each(context.services.similarity(SimilarityRequest(one.picture, text)) for one in images)
     asked, known = Asked(), []
     for image, score in zip(images, scores, strict=True):
         if isinstance(score, ImageError):
