@@ -91,12 +91,6 @@ Box: TypeAlias = tuple[Number, Number, Number, Number]
 """Left, bottom, right and top on the grid of 24, y upwards."""
 
 
-def brief(self: Any) -> str:
-    """Returns frozen data as one line: its name and its fields, each cut short."""
-    told = ", ".join(f"{one.name}={getattr(self, one.name)!r:.50}" for one in fields(self))
-    return f"{type(self).__name__}({told:.100})"
-
-
 @dataclass(frozen=True)
 class DomainWarning:
     """Why an answer is not to be relied on: the question lies outside of what the models know."""

@@ -15,10 +15,9 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import Literal, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from ..batching.call_cache import Usage
-from ..batching.model_services import ModelServices
 from ..core.answer import Answer
 from ..core.collection import StoredPicture
 from ..core.errors import (
@@ -36,15 +35,11 @@ from ..core.errors import (
 from ..core.events import Answered, Event, Failed, Rejected, Tell, Wrote
 from ..core.images import Picture, load_pictures
 from ..core.question_kind import question_kind
-from ..core.settings import Settings
 from ..core.trace import Cost, DomainWarning, Draft, Evidence, Form, ImageRef, Plain, Program, Trace
 from ..models.base import Models
 from ..primitives.context import CallContext
-from ..primitives.eyes import Eyesight
 from ..primitives.kinds import Image
 from ..primitives.parts import Reading
-from ..primitives.pnpvqa import PnPVQA
-from ..sandbox.sandbox import Sandbox
 from ..writing.choice import write_best
 from ..writing.worlds import Behaviour, behaviours
 from ..writing.writer import Writer
@@ -55,30 +50,16 @@ from .program_calls import ProgramCalls
 from .question_check import checked_question, unanswerable
 from .request import Errors, Request, check_method, check_options
 
+if TYPE_CHECKING:
+    from .codevqa import CodeVQA
+
 _log = logging.getLogger(__name__)
 FALLBACK_PARTS = 10
 """Parts in which a set is read at most where a program failed: captions of a large one would take hours."""
 
 
-class Engine(Protocol):
-    """What questions are answered with: :class:`codevqa.CodeVQA`, which imports this module."""
-
-    writer: Writer
-    models: Models
-    settings: Settings
-    services: ModelServices
-    sandbox: Sandbox
-    pnpvqa: PnPVQA
-    eyes: Eyesight | None
-
-    @property
-    def model_names(self) -> dict[str, str]:
-        """Model ids by role."""
-        ...
-
-
 async def answer_request(
-    engine: Engine, request: Request, tell: Tell | None = None, *, errors: Errors = "raise"
+    engine: CodeVQA, request: Request, tell: Tell | None = None, *, errors: Errors = "raise"
 ) -> Answer:
     """Answers one question, or runs one program; everything an engine does goes through here.
 
@@ -146,7 +127,7 @@ class _Tried(NamedTuple):
 class QuestionRun:
     """One question on its way, and what it has done so far."""
 
-    def __init__(self, engine: Engine, request: Request, listener: Tell | None) -> None:
+    def __init__(self, engine: CodeVQA, request: Request, listener: Tell | None) -> None:
         self.engine = engine
         self.request = request
         self.listener = listener
