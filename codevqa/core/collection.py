@@ -22,16 +22,16 @@ from typing import TypeAlias
 
 from PIL import Image as PILImage
 
-from .catalogue import Catalogue, Known, notes_of
+from .catalogue import Catalogue, Known
 from .errors import ImageError, InputError
 from .images import Held, ImageSource, Picture, hold, shown_path
-from .picture_files import LeftOut, PictureFile, Search, Source, decoded, is_gone
+from .picture_files import LeftOut, PictureFile, Search, Source, decoded
 
 __all__ = ["MAX_COLLECTION", "Collection", "LeftOut", "Pictures", "StoredPicture", "Tell", "held"]
 
 MAX_COLLECTION = 20_000
 """Most pictures of one collection."""
-_CATALOGUE, _SHELF = "codevqa.sqlite", "codevqa-features"
+_CATALOGUE, _SHELF = "codevqa.jsonl", "codevqa-features"
 """What an index folder holds. A user may have chosen a folder that holds other things, too."""
 
 Tell: TypeAlias = Callable[[int, int], object]
@@ -63,7 +63,7 @@ class StoredPicture(Picture):
     @property
     def size(self) -> tuple[int, int]:
         """Width and height in pixels; nothing is decoded."""
-        return self._known.width, self._known.height
+        return self._known.size
 
     @property
     def pixels(self) -> PILImage.Image:
@@ -83,7 +83,7 @@ class StoredPicture(Picture):
         notes = self._notes
         if name not in notes:
             notes[name] = compute(self.pixels)
-            self._catalogue.put(self._file.place, self._known._replace(notes=json.dumps(notes)))
+            self._catalogue.put(self._file.place, self._known._replace(notes=notes))
         return notes[name]
 
     def keep_notes(self) -> None:
@@ -161,13 +161,12 @@ class Collection:
             for count, (file, found) in enumerate(_looked_at(files, known, catalogue), 1):
                 if found.key:
                     noted = notes.setdefault(found.key, {})
-                    noted.update(notes_of(found))
+                    noted.update(found.notes)
                     pictures.append(StoredPicture(file, found, self.index, catalogue, noted))
                 else:
                     left_out.append(LeftOut(file.name, found.wrong))
                 if tell is not None:
                     tell(count, len(files))
-            catalogue.drop(filter(is_gone, known.keys() - {file.place for file in files}))
         finally:
             catalogue.save()
         self.left_out, self.ignored = tuple(left_out), search.ignored
@@ -248,14 +247,14 @@ def _look(file: PictureFile, old: Known | None, catalogue: Catalogue) -> Known:
             return old
         picture = file.load()
     except OSError as error:
-        return Known("", "", 0, 0, f"{error.strerror or error}.", "")
+        return Known("", wrong=f"{error.strerror or error}.")
     except ImageError as error:
-        found = Known(stamp, "", 0, 0, str(error), "")
+        found = Known(stamp, wrong=str(error))
         if getattr(error.__context__, "errno", None) is not None:
             return found  # the file may be whole, and the disk or the network not: it is read again next time
     else:
         decoded(picture.key, lambda: picture.pixels)
-        found = Known(stamp, picture.key, *picture.size, "", "")
+        found = Known(stamp, picture.key, picture.size)
     catalogue.put(file.place, found)
     return found
 

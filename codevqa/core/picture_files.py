@@ -75,11 +75,6 @@ class PictureFile:
             raise ImageError(f"Cannot read {self.name}: {' '.join(str(error).split()).rstrip('.')}.") from None
 
 
-def is_gone(place: str) -> bool:
-    """Returns whether the file of a place is no longer there."""
-    return not os.path.lexists(json.loads(place)[0])
-
-
 class Search:
     """A search for the pictures of some sources. What it met besides is known when it has ended.
 
