@@ -195,18 +195,11 @@ class Company:
     Waiting pays only while somebody may come with another request. Once every member waits for a result and no batch is
     running that would give one, each batch that fills is as full as it will get: then all batchers hurry. So a question
     asked alone does not wait for company, and many asked at once wait for one another, ``max_wait`` at most.
-    A member that left a moment ago is likely to be followed by another, as where so many questions are kept under way:
-    until then its place is kept.
 
     Must be used from one event loop.
-
-    Args:
-        patience: seconds the place of a member that left is kept.
     """
 
-    def __init__(self, patience: float = 0.003) -> None:
-        self._patience = patience
-        self._left: deque[float] = deque()
+    def __init__(self) -> None:
         self._members = 0
         self._waiting = 0
         self._batchers: list[Batcher[Any, Any]] = []
@@ -220,14 +213,11 @@ class Company:
         """Makes this task, and those it starts, one member for the length of the block."""
         token = _MEMBER.set(_Member(counts=True))
         self._members += 1
-        if self._left:
-            self._left.popleft()
         try:
             yield
         finally:
             _MEMBER.reset(token)
             self._members -= 1
-            self._left.append(time.monotonic())
 
     @contextmanager
     def waiting(self) -> Iterator[None]:
@@ -243,10 +233,7 @@ class Company:
             self._waiting -= member.counts and member.pending == 0
 
     def _changed(self) -> None:
-        left = self._left
-        while left and left[0] < time.monotonic() - self._patience:
-            left.popleft()
-        if self._waiting < self._members + len(left):
+        if self._waiting < self._members:
             return
         for batcher in self._batchers:
             if batcher.busy:

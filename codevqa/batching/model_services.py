@@ -62,7 +62,7 @@ class ModelServices:
         self._threads: dict[int, ThreadPoolExecutor] = {}
         self._max_batch = max_batch
         self._max_wait = max_wait
-        self._company = Company(max_wait)
+        self._company = Company()
         self.question = self._company.member
         """A block that makes the calls of its task, and of those it starts, one question's: batches wait for its next
         calls."""
