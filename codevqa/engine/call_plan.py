@@ -32,17 +32,11 @@ STEPS_EACH = 60
 MAX_ITEMS = 64
 """Items of one list followed at most, and turns of one loop; as many as there are pictures, where these are more."""
 MAX_TEXT = 1000
-"""Longest text followed, in characters."""
-MAX_NUMBER = 1 << 60
+"""Longest text followed that is put together, in characters."""
 
 UNKNOWN: Any = object()
 """Stands for a value that cannot be told."""
 
-_FUNCTIONS: Mapping[str, Callable[..., Any]] = {
-    "enumerate": lambda *given: list(enumerate(*given)),
-    "len": len,
-    "zip": lambda *given: list(zip(*given, strict=False)),
-}
 _SURE_PARTS: Mapping[type[ast.expr], int] = {ast.BoolOp: 1, ast.Compare: 2, ast.IfExp: 1, ast.Lambda: 0}
 """How many parts of an expression are computed whatever they hold; all where nothing is said."""
 
@@ -86,7 +80,9 @@ class _Walk:
         self.items = max(MAX_ITEMS, len(images))
         self.left = MAX_STEPS + STEPS_EACH * (len(images) if len(images) > MAX_ITEMS else 0)
         self.functions: dict[str, Callable[..., Any]] = {
-            **_FUNCTIONS,
+            "enumerate": lambda *given: list(enumerate(*given)),
+            "len": len,
+            "zip": lambda *given: list(zip(*given, strict=False)),
             "range": lambda *given: list(range(*given)[: self.items]),
             "open_image": partial(opened, images),
             "open_images": partial(opened_set, images),
@@ -168,7 +164,7 @@ class _Walk:
             case ast.Name(name):
                 return self.variables.get(name, UNKNOWN)
             case ast.Constant(held):
-                return _bounded(held) if isinstance(held, int | str) else UNKNOWN
+                return held if isinstance(held, int | str) else UNKNOWN
             case ast.Call():
                 return self._call(node)
             case ast.List(parts) | ast.Tuple(parts):
@@ -179,7 +175,7 @@ class _Walk:
             case ast.Slice(lower, upper, step):
                 return slice(*(end and self.value(end) for end in (lower, upper, step)))
             case ast.JoinedStr(parts):
-                return _joined([self.value(part) for part in parts])
+                return self._returned(_joined, [self.value(part) for part in parts])
             case ast.FormattedValue(inner, -1, None):
                 return self.value(inner)
             case ast.ListComp(part, loops) | ast.GeneratorExp(part, loops) | ast.SetComp(part, loops):
@@ -247,11 +243,5 @@ class _Walk:
 
 
 def _joined(parts: Sequence[Any]) -> Any:
-    return _bounded("".join(map(str, parts))) if all(type(part) in (int, str) for part in parts) else UNKNOWN
-
-
-def _bounded(value: Any) -> Any:
-    """Returns a value, unless it is too large."""
-    if isinstance(value, int):
-        return value if abs(value) <= MAX_NUMBER else UNKNOWN
-    return UNKNOWN if len(value) > MAX_TEXT else value
+    text = "".join(map(str, parts)) if all(type(part) in (int, str) for part in parts) else ""
+    return text if 0 < len(text) <= MAX_TEXT else UNKNOWN
