@@ -44,7 +44,7 @@ from ..writing.choice import write_best
 from ..writing.worlds import Behaviour, behaviours
 from ..writing.writer import Writer
 from .answer_text import answer_text, fitted_answer, plain, release_text
-from .call_plan import MAX_ITEMS, plan_calls
+from .call_plan import plan_calls
 from .confidence import DONT_KNOW, sure_enough
 from .program_calls import ProgramCalls
 from .question_check import checked_question, unanswerable
@@ -315,7 +315,7 @@ class QuestionRun:
         engine = self.engine
         if engine.settings.ahead:
             wanted = {item.name for item in engine.writer.primitives if item.ahead}
-            if len(self.images) > MAX_ITEMS:  # of so many it is the work of a second
+            if len(self.images) > 64:  # of so many it is the work of a second
                 planned = await asyncio.to_thread(plan_calls, program.source, self.images, wanted)
             else:
                 planned = plan_calls(program.source, self.images, wanted)
