@@ -171,16 +171,14 @@ class CallCache(Generic[Request, Result]):
         company.add(batcher)
 
     async def __call__(self, request: Request, *, kind: str = "") -> Result:
-        """Returns the result of a request: remembered, from an equal call under way, or computed."""
+        """Returns the result of a request: remembered, from an equal call under way, or computed.
+
+        It is counted as a call of the ``kind``, where that is not as everywhere.
+        """
         return (await self.many((request,), kind=kind))[0]
 
     async def many(self, requests: Sequence[Request], *, kind: str = "") -> list[Result]:
-        """Returns the results of several requests, in their order; raises what the first to fail raises.
-
-        Args:
-            requests: what is asked.
-            kind: what such a call is called here, where it is not as everywhere.
-        """
+        """Returns the results of several requests, in their order; raises what the first to fail raises."""
         usage = _USAGE.get()
         memory = self._memory if usage is None or usage.memory is None else usage.memory
         results: list[Any] = [None] * len(requests)

@@ -36,11 +36,7 @@ class Known(NamedTuple):
 
 
 class Catalogue:
-    """What is known of the files of one collection. Any thread may use it.
-
-    Args:
-        file: where it is, or will be.
-    """
+    """What is known of the files of one collection. Any thread may use it."""
 
     def __init__(self, file: Path) -> None:
         self._file = file

@@ -30,10 +30,6 @@ _STRANGE = re.compile("[\0\ud800-\udfff]")
 def read_text(path: Traversable | Path, shown: str = "") -> str:
     """Returns a file's text, in UTF-8 with or without a byte order mark, with line ends as ``\\n``.
 
-    Args:
-        path: the file.
-        shown: what messages call it; else its path.
-
     Raises:
         InputError: it is missing, unreadable, too large, not a regular file, or not text.
     """
@@ -80,12 +76,7 @@ def read_lines(text: str) -> Iterator[tuple[int, str]]:
 
 
 def parse_json(text: str, shown: str, line: int = 0) -> Any:
-    """Returns what a JSON text says.
-
-    Args:
-        text: the text.
-        shown: what messages call the file.
-        line: the line of the file, where the text is one.
+    """Returns what a JSON text says, of a file or of one line of it.
 
     Raises:
         InputError: it is not JSON, nested too deeply, or holds a number or a text that nothing here can use.

@@ -86,11 +86,7 @@ def selections(trace: Trace) -> tuple[Selection, ...]:
 def chance_of_yes(answer: str, evidence: Sequence[Evidence]) -> float:
     """Returns how probable it is that the answer to a yes/no question about one picture is yes.
 
-    It is one half or more where the answer is yes, and less where it is no.
-
-    Args:
-        answer: what was answered.
-        evidence: what that rests on; the last counts.
+    It is one half or more where the answer is yes, and less where it is no. Of the evidence the last counts.
     """
     right = READ
     last = evidence[-1] if evidence else None

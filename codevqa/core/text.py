@@ -22,9 +22,7 @@ def unmarked(text: str) -> str:
 def one_line(text: str, *, spaces: bool = False) -> str:
     """Returns a text as prompts may hold it: it begins no line of its own, no section, and no turn of a chat.
 
-    Args:
-        text: the text.
-        spaces: whether several in a row stay several.
+    With ``spaces`` several in a row stay several.
     """
     line = spaced(text) if spaces else " ".join(text.split())
     return unmarked(_SECTION.sub("= ", line))

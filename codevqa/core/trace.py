@@ -21,9 +21,7 @@ Method: TypeAlias = Literal["codevqa", "pnpvqa", "direct"]
 def methods_of(*, eyes: bool, reads: bool) -> tuple[Method, ...]:
     """Returns the methods that models can do, in the order in which reports show them.
 
-    Args:
-        eyes: whether there is a vision-language model.
-        reads: whether there are BLIP's captions to be read.
+    ``eyes`` is a vision-language model; ``reads``, BLIP's captions and a reader of them.
     """
     able: Mapping[Method, bool] = {"codevqa": True, "direct": eyes, "pnpvqa": reads}
     return tuple(method for method, can in able.items() if can)

@@ -50,13 +50,7 @@ class PlannedCall:
 
 
 def plan_calls(source: str, images: Sequence[Image], wanted: Collection[str]) -> list[PlannedCall]:
-    """Returns the calls of wanted primitives whose arguments can be told before the program runs, in its order.
-
-    Args:
-        source: the program.
-        images: the question's pictures.
-        wanted: names of primitives.
-    """
+    """Returns the calls of wanted primitives whose arguments can be told before the program runs, in its order."""
     tree = parse(source)
     if tree is None:
         return []

@@ -68,10 +68,7 @@ def check(questions: object, method: object, errors: object) -> None:
 def stream(begin: Begin, questions: Iterable[Asked], most: int) -> Generator[tuple[int, Answer]]:
     """Yields the place and the answer of each question as they come; a caller that stops ends the rest.
 
-    Args:
-        begin: begins one.
-        questions: taken one by one, when there is room; may be endless.
-        most: questions under way at once.
+    Questions are taken one by one, so that no more than ``most`` are under way. There may be no end of them.
     """
     under_way: dict[Future[Answer], int] = {}
     try:

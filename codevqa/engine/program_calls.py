@@ -42,14 +42,7 @@ class _Begun:
 
 
 class ProgramCalls:
-    """The calls of one question's programs: the sandbox's host.
-
-    Args:
-        primitives: what programs may call.
-        context: makes the surroundings of one call.
-        usage: to which the cost of each call is added.
-        tell: told when a call begins and ends.
-    """
+    """The calls of one question's programs: the sandbox's host. The cost of each call is added to ``usage``."""
 
     def __init__(
         self,

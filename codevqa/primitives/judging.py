@@ -83,16 +83,10 @@ async def _ask(context: CallContext, image: Image, question: str) -> Reading:
 
 
 async def chosen(context: CallContext, name: str, images: Sequence[Image], text: str) -> list[Image]:
-    """Returns the pictures for which the answer to a yes/no question is yes, and records the chance of each.
-
-    Args:
-        context: the call's.
-        name: of the primitive, for messages.
-        images: the pictures.
-        text: the question, or a description.
+    """Returns the pictures that show what is described, or for which the answer is yes, and records the chance of each.
 
     Raises:
-        ValueError: it is empty, or no yes or no answers it.
+        ValueError: the text is empty, or no yes or no answers it.
         ModelError: a model failed.
     """
     question = _wanted(name, text)

@@ -88,12 +88,7 @@ class Kind:
         return f"{self.text} | {self.listed.text}" if self.listed else self.text
 
     def accept(self, value: object, where: str, max_text: int) -> object:
-        """Returns a value of this kind, an int widened to float where that is declared.
-
-        Args:
-            value: What came out of a program, or of a primitive.
-            where: What messages begin with.
-            max_text: Longest text.
+        """Returns a value of this kind, an int widened to float where that is declared. ``where`` begins messages.
 
         Raises:
             TypeError: it is of another type.
@@ -124,12 +119,9 @@ _SIMPLE: dict[Any, Kind] = {kind: Kind(kind.__name__, kind) for kind in (str, in
 
 
 def parse_kind(annotation: object, where: str) -> Kind:
-    """Returns the kind that an annotation stands for.
+    """Returns the kind that a resolved annotation stands for.
 
-    Args:
-        annotation: A resolved annotation, e.g. ``list[Image]``; ``Annotated[Image | list[Image], Image]`` takes both
-            and is shown as ``Image``.
-        where: What is annotated, for the message.
+    ``Annotated[Image | list[Image], Image]`` takes both and is shown as ``Image``.
 
     Raises:
         TypeError: the annotation is not among the supported ones.

@@ -84,9 +84,7 @@ class PnPVQA:
     def with_seed(self, seed: int, *, witness: bool = False) -> PnPVQA:
         """Returns the same that samples with another seed; the embedded reading banks are shared.
 
-        Args:
-            seed: the seed.
-            witness: whether the two witnesses answer where they are sure, whatever the settings say.
+        With ``witness`` the two witnesses answer where they are sure, whatever the settings say.
         """
         other = copy.copy(self)
         other._seed = seed
@@ -187,10 +185,6 @@ class PnPVQA:
     async def recall(self, question: str, examples: Sequence[KnowledgeExample]) -> Reading:
         """Answers a question from what the reader knows; no picture is looked at.
 
-        Args:
-            question: the question; it names what it is about.
-            examples: questions answered so before.
-
         Raises:
             ModelError: the reader failed.
         """
@@ -202,13 +196,7 @@ class PnPVQA:
         return Reading(answer, (Evidence("knowledge", (), question, prompt=prompt_text(prompt), completion=text),))
 
     def looked_for(self, question: str, task: Form, *, part: bool = False) -> str:
-        """Returns a question as image-text matching sees it, without its question mark.
-
-        Args:
-            question: the user's question, or a program's.
-            task: form of the user's question.
-            part: whether it is a program's.
-        """
+        """Returns a question as image-text matching sees it: the user's, or a program's, which is a ``part`` of it."""
         if self._wording(task) == "release":
             question = self._put(question, task, part)
         return question.strip().rstrip("?").strip()

@@ -153,14 +153,7 @@ def served(models: Models) -> frozenset[str]:
 
 
 def served_by(*, answers: bool, compares: bool, points: bool, detects: bool) -> frozenset[str]:
-    """Returns the same by what models can do.
-
-    Args:
-        answers: questions about pictures.
-        compares: pictures with texts.
-        points: to where in a picture a text looks.
-        detects: objects.
-    """
+    """Returns the same by what models can do: answer, compare pictures with texts, point, find objects."""
     needs = {
         "query": answers,
         "visual_query": answers,
