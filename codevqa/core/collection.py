@@ -12,9 +12,8 @@ import json
 import os
 import shutil
 import threading
-from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from itertools import islice
 from pathlib import Path
@@ -228,16 +227,11 @@ def _looked_at(
     files: Sequence[PictureFile], known: dict[str, Known], catalogue: Catalogue
 ) -> Iterator[tuple[PictureFile, Known]]:
     """Yields what is known of each file, in order, reading in threads what is new or changed."""
-    most = min(16, os.cpu_count() or 1)
-    waiting: deque[tuple[PictureFile, Future[Known]]] = deque()
-    with ThreadPoolExecutor(most, thread_name_prefix="codevqa-collection") as threads:
-        for file in files:
-            waiting.append((file, threads.submit(_look, file, known.get(file.place), catalogue)))
-            if len(waiting) > 4 * most:  # so that whoever stops does not wait for all of them
-                first, looked = waiting.popleft()
-                yield first, looked.result()
-        for file, looked in waiting:
-            yield file, looked.result()
+    threads = ThreadPoolExecutor(min(16, os.cpu_count() or 1), thread_name_prefix="codevqa-collection")
+    try:
+        yield from zip(files, threads.map(lambda one: _look(one, known.get(one.place), catalogue), files), strict=True)
+    finally:
+        threads.shutdown(cancel_futures=True)  # whoever stops does not wait for all of them
 
 
 def _look(file: PictureFile, old: Known | None, catalogue: Catalogue) -> Known:

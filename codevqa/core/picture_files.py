@@ -123,7 +123,8 @@ class Search:
         def failed(error: OSError) -> None:
             if error.filename == root:
                 raise error
-            self._leave_out(os.path.relpath(error.filename, root), error)
+            name = shown_path(os.path.relpath(error.filename, root))
+            self.left_out.append(LeftOut(name, f"{error.strerror or error}."))
 
         met: set[tuple[int, int]] = set()  # folders that links lead to a second time, perhaps in circles
         for folder, folders, files in os.walk(root, onerror=failed, followlinks=True):
@@ -154,9 +155,6 @@ class Search:
                 yield PictureFile(path, shown_path(f"{before}{member}"), member)
             else:
                 self.ignored += not (hidden or member.endswith("/"))
-
-    def _leave_out(self, name: str, error: OSError) -> None:
-        self.left_out.append(LeftOut(shown_path(name), f"{error.strerror or error}."))
 
 
 def _ending(name: str) -> str:

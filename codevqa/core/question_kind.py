@@ -106,19 +106,12 @@ _COUNTS = re.compile(
     r"|seven|eight|nine|ten|\d+)\b|n't\b"
 )
 """Words that turn round what is asked of any or all."""
-_NUMBERS_TEXT = """
+_NUMBERS = """
 zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen
 seventeen eighteen nineteen twenty
 """
-_NUMBERS = _NUMBERS_TEXT.split()
-_COUNTED = {word: value for value, word in enumerate(_NUMBERS)} | {
-    "no": 0,
-    "none": 0,
-    "nothing": 0,
-    "pair": 2,
-    "both": 2,
-    "dozen": 12,
-}
+_COUNTED = {word: value for value, word in enumerate(_NUMBERS.split())}
+_COUNTED |= {"no": 0, "none": 0, "nothing": 0, "pair": 2, "both": 2, "dozen": 12}
 
 
 @functools.lru_cache(maxsize=4096)

@@ -15,7 +15,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal
 
 from ..batching.call_cache import Usage
 from ..core.answer import Answer
@@ -117,13 +117,6 @@ def _mistake(error: BaseException, request: Request) -> CodeVQAError:
     return InternalError(f"codevqa made a mistake: {name}.", hint="The log has it: please report it.")
 
 
-class _Tried(NamedTuple):
-    """What came of a program on the pictures."""
-
-    outcome: Answer | ProgramError
-    calls: ProgramCalls
-
-
 class QuestionRun:
     """One question on its way, and what it has done so far."""
 
@@ -149,7 +142,8 @@ class QuestionRun:
     async def finish(self) -> Answer:
         """Answers; the steps in order."""
         await self._prepare()
-        if self._outside():
+        strict = self.engine.settings.strict_domain and self.request.program is None
+        if strict and unanswerable(self.warnings):  # who brings a program has it run all the same
             return replace(self._answer(DONT_KNOW), method=self.request.method)
         if self.request.program is None and self.request.method != "codevqa":
             return replace(self._read_answer(await self._read()), method=self.request.method)
@@ -200,11 +194,6 @@ class QuestionRun:
         seed, sets = engine.settings.seed if request.seed is None else request.seed, engine.settings.sets
         self.pnpvqa = engine.pnpvqa.with_seed(seed, witness=sets.witness and len(pictures) > sets.large)
 
-    def _outside(self) -> bool:
-        """Whether no model is to be asked; who brings a program has it run all the same."""
-        strict = self.engine.settings.strict_domain and self.request.program is None
-        return strict and unanswerable(self.warnings)
-
     @property
     def _writer(self) -> Writer:
         """Writes for pictures as many as these."""
@@ -246,7 +235,8 @@ class QuestionRun:
                 self.attempts.append((program, error.record()))
                 # What ran has cost its model calls, and few programs that fail then come back right.
                 again = repairs_left > 0 and not self.calls.made
-                self.tell(Rejected(program, error.record(), "repair" if again else self._after_it()))
+                instead: Literal["others", "fallback"] = "others" if self._several else "fallback"
+                self.tell(Rejected(program, error.record(), "repair" if again else instead if written else "nothing"))
                 if not again:
                     raise
                 repairs_left -= 1
@@ -258,12 +248,6 @@ class QuestionRun:
         """Whether several programs are to run on the pictures."""
         return bool(self.drafts) and self.engine.settings.agree > 1
 
-    def _after_it(self) -> Literal["others", "fallback", "nothing"]:
-        """Returns what takes the place of a program that failed and is not written again."""
-        if self.request.program is not None:
-            return "nothing"
-        return "others" if self._several else "fallback"
-
     async def _agreed(self) -> Answer:
         """Runs several drafts on the pictures; the answer that most of them give is taken.
 
@@ -272,36 +256,36 @@ class QuestionRun:
         """
         settings, drafts = self.engine.settings, self.drafts
         order = sorted(range(len(drafts)), key=lambda place: (not drafts[place].chosen, -drafts[place].agreement))
-        tried: dict[str, _Tried] = {}
+        tried: dict[str, tuple[Answer | ProgramError, ProgramCalls]] = {}
         for program in (self.programs[place] for place in order[: settings.agree]):
-            spent = sum(len(one.calls.made) for one in tried.values())
-            if program.source not in tried and (not tried or spent < settings.limits.about(len(self.images)).calls):
-                tried[program.source] = await self._try(program, quietly=bool(tried))
+            spent = sum(len(calls.made) for _, calls in tried.values())
+            if program.source in tried or (tried and spent >= settings.limits.about(len(self.images)).calls):
+                continue
+            try:
+                outcome: Answer | ProgramError = await (self._quietly(program) if tried else self._execute(program))
+            except ProgramError as error:
+                outcome = error
+            tried[program.source] = outcome, self.calls
         sources = {place: self.programs[place].source for place in order[: settings.agree]}
-        outcomes = {place: tried[source].outcome for place, source in sources.items() if source in tried}
+        outcomes = {place: tried[source][0] for place, source in sources.items() if source in tried}
         said = {place: outcome for place, outcome in outcomes.items() if isinstance(outcome, Answer)}
         if not said:
-            self.program, self.calls = self.attempts[-1][0], tried[sources[order[0]]].calls
+            self.program, self.calls = self.attempts[-1][0], tried[sources[order[0]]][1]
             raise next(outcome for outcome in outcomes.values() if isinstance(outcome, ProgramError))
         votes = Counter(answer.text for answer in said.values())
         winner = max(said, key=lambda place: votes[said[place].text])  # the first of those with most
-        self.program, self.calls = said[winner].program, tried[sources[winner]].calls
+        self.program, self.calls = said[winner].program, tried[sources[winner]][1]
         self.drafts = tuple(
             replace(draft, chosen=place == winner, answer=said[place].text if place in said else None)
             for place, draft in enumerate(drafts)
         )
         return self._answer(said[winner].text, value=said[winner].value, printed=said[winner].trace.printed)
 
-    async def _try(self, program: Program, *, quietly: bool) -> _Tried:
-        """Runs a program, and returns what came of it; of one that is run quietly nobody is told."""
-        try:
-            if not quietly:
-                return _Tried(await self._execute(program), self.calls)
-            self.program, self.calls = program, self._new_calls(lambda _: None)
-            await self._check(program)
-            return _Tried(await self._interpret(program), self.calls)
-        except ProgramError as error:
-            return _Tried(error, self.calls)
+    async def _quietly(self, program: Program) -> Answer:
+        """Checks and runs a program, and tells nobody."""
+        self.program, self.calls = program, self._new_calls(lambda _: None)
+        await self._check(program)
+        return await self._interpret(program)
 
     async def _check(self, program: Program) -> None:
         try:

@@ -79,7 +79,6 @@ class PnPVQA:
         self._seed = seed
         # By the identity of the set's bank, since two sets may have one name, and by form.
         self._indexes: dict[tuple[int, Form], ExampleIndex] = {}
-        self._pools: dict[tuple[int, Form], Sequence[ReadingExample]] = {}
 
     def with_seed(self, seed: int, *, witness: bool = False) -> PnPVQA:
         """Returns the same that samples with another seed; the embedded reading banks are shared.
@@ -285,15 +284,12 @@ class PnPVQA:
 
         Where a set's bank has none about single pictures, its sets are shown, as the paper's release shows them.
         """
-        key = (id(prompts.reading), form)
-        if key not in self._pools:
-            pool = [example for example in prompts.reading if example.form == form]
-            other = self._prompts.get(form, prompts)
-            borrowed = [example for example in other.reading if example.form == form and other is not prompts]
-            if self._settings.selection == "kind":
-                pool += borrowed  # a set's bank may hold few for its single pictures
-            self._pools[key] = pool or (borrowed if form == "set" else ()) or prompts.reading or borrowed
-        return self._pools[key]
+        pool = [example for example in prompts.reading if example.form == form]
+        other = self._prompts.get(form, prompts)
+        borrowed = [example for example in other.reading if example.form == form and other is not prompts]
+        if self._settings.selection == "kind":
+            pool += borrowed  # a set's bank may hold few for its single pictures
+        return pool or (borrowed if form == "set" else ()) or prompts.reading or borrowed
 
     async def _reading_examples(self, question: str, form: Form, prompts: PromptSet) -> Sequence[ReadingExample]:
         pool = self._pool(prompts, form)
