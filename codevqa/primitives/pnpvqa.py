@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import asyncio
 import copy
-import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from hashlib import sha256
 from typing import Any
 
 from ..batching.model_services import ModelServices
@@ -208,12 +208,8 @@ class PnPVQA:
             return count
         captions = (_CAPTION,) * (self._settings.captions or self._prompts[task].captions)
         prompts = [await self._prompt(question, [captions] * several, form, task, about) for several in (1, 2)]
-        letters = [len(prompt_text(prompt).encode()) for prompt in prompts]
-        # No token is shorter than a letter, but for those that stand around turns.
-        if letters[0] + (count - 1) * (letters[1] - letters[0]) + 256 < context:
-            return count
         one, two = [int(await asyncio.to_thread(reader.count, prompt)) for prompt in prompts]
-        return max(0, min(count, 1 + (context - self._settings.max_tokens - one) // (two - one)))
+        return max(0, min(count, 1 + (context - self._settings.max_tokens - one) // max(two - one, 1)))
 
     def _wording(self, task: Form) -> Wording:
         return self._settings.wording or self._prompts[task].reading_wording
@@ -325,10 +321,5 @@ def _rows(relevance: Map) -> tuple[Any, ...]:
 
 def _seeds(places: Iterable[int], *parts: object) -> list[int]:
     """Returns a seed for each place that depends on it, on every part and on nothing else."""
-    common = hashlib.sha256("".join(f"{part}\x1f" for part in parts).encode())
-    seeds = []
-    for place in places:
-        hashed = common.copy()
-        hashed.update(b"%d" % place)
-        seeds.append(int.from_bytes(hashed.digest()[:8], "big") >> 1)
-    return seeds
+    common = "".join(f"{part}\x1f" for part in parts)
+    return [int.from_bytes(sha256(f"{common}{place}".encode()).digest()[:8], "big") >> 1 for place in places]
