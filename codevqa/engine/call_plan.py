@@ -167,6 +167,8 @@ class _Walk:
             case ast.ListComp(part, loops) | ast.GeneratorExp(part, loops) | ast.SetComp(part, loops):
                 # The sandbox runs a generator expression to its end at once, as if it were a list.
                 self._comprehension(part, loops)
+            case ast.DictComp(key, part, loops):
+                self._comprehension(ast.Tuple([key, part]), loops)
             case _:
                 parts = [child for child in ast.iter_child_nodes(node) if isinstance(child, ast.expr)]
                 sure = _SURE_PARTS.get(type(node), len(parts))

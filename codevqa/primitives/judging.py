@@ -67,10 +67,8 @@ async def ask_each(context: CallContext, images: Sequence[Image], question: str)
 
 
 async def _ask(context: CallContext, image: Image, question: str) -> Reading:
-    said = context.corrections.get((image.picture.key, question))
-    if said is not None:
-        told = Evidence("corrected", (image.ref,), question, scores=(float(said),))
-        return Reading("yes" if said else "no", (told,))
+    if said := context.corrected(image, question):
+        return said
     pictures, judged = [(image.ref, image.picture)], question_kind(question).kind == "yes_no"
     if judged and context.services.grounds:
         sure = await context.pnpvqa.matched(pictures[0], described(question), maps=False)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import copy
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from hashlib import sha256
 from typing import Any
 
@@ -22,7 +22,7 @@ from ..core.text import caption_line
 from ..core.together import together
 from ..core.trace import Evidence, Form, ImageRef
 from ..core.wording import Wording, bare, put
-from ..models.base import CaptionRequest, GenerationRequest, Map, MatchRequest, Message, prompt_text
+from ..models.base import CaptionRequest, GenerationRequest, Map, MatchRequest, Message, chats, prompt_text
 from ..models.retrieval import ExampleIndex, Retriever
 from ..prompts import KnowledgeExample, PromptSet, ReadingExample
 from .parts import Numbered, Reading, context_of, read_in_parts
@@ -40,15 +40,6 @@ _CAPTION = "a small red cup on a blue box near a green duck"
 """As long as captions are, about: most have fewer than its twelve words."""
 
 
-@dataclass(frozen=True)
-class _Described:
-    """One picture's captions, with where they came from."""
-
-    captions: tuple[str, ...]
-    patches: tuple[tuple[int, ...], ...]
-    relevance: Map
-
-
 class PnPVQA:
     """Answers a question about one picture or a set by captioning and reading.
 
@@ -58,7 +49,6 @@ class PnPVQA:
         settings: numbers of the method.
         retriever: embeds questions to pick the nearest reading examples; None takes the first of the bank.
         seed: seed of patch and caption sampling. The same picture, question and seed always give the same captions.
-        chat: whether the reader can only be talked with; decides the form of prompts where the settings don't.
     """
 
     def __init__(
@@ -68,11 +58,9 @@ class PnPVQA:
         settings: QuerySettings,
         retriever: Retriever | None,
         seed: int,
-        *,
-        chat: bool = False,
     ) -> None:
         self._services = services
-        self._chat = chat if settings.form == "auto" else settings.form == "chat"
+        self._chat = chats(services.reader, only=True) if settings.form == "auto" else settings.form == "chat"
         self._prompts = prompts
         self._settings = settings
         self._retriever = retriever
@@ -132,20 +120,20 @@ class PnPVQA:
             )
         kind = question_kind(question)
         alone = witness and form == "image"
-        looks: Sequence[_Described] = ()
+        look: Evidence | None = None
         if alone and self._settings.stated and kind.kind == "number":
-            looks = await self._look(pictures, question, task, about)
-            number = stated_number(question, looks[0].captions)
+            look = await self._look(pictures, question, task, about)
+            number = stated_number(question, look.captions[0])
             if number:
-                return Reading(number, (_evidence("stated", pictures, question, looks),))
+                return Reading(number, (replace(look, kind="stated"),))
         asked = described(question) if alone else Descriptions()
         seen = await self.matched(pictures[0], asked)
         if seen is not None and seen.text:
             return seen
-        looks = looks or await self._look(pictures, question, task, about)
-        prompt = await self._prompt(question, [one.captions for one in looks], form, task, about)
+        look = look or await self._look(pictures, question, task, about)
+        prompt = await self._prompt(question, look.captions, form, task, about)
         text = await self._read(prompt, self._settings.max_tokens)
-        read = replace(_evidence("pnpvqa", pictures, question, looks), prompt=prompt_text(prompt), completion=text)
+        read = replace(look, prompt=prompt_text(prompt), completion=text)
         answer = answer_in(text, kind) if self._settings.fit else text.strip().lower()
         if self._settings.fit and seen is not None and asked.choices and answer not in asked.choices:
             scores = seen.evidence[0].scores
@@ -221,13 +209,12 @@ class PnPVQA:
             return bare(question) if wording == "release" else question
         return put(question, wording, task)
 
-    async def _look(self, pictures: Numbered, question: str, task: Form, about: str | None) -> Sequence[_Described]:
+    async def _look(self, pictures: Numbered, question: str, task: Form, about: str | None) -> Evidence:
         """Describes every picture where the question looks."""
-        prompts = self._prompts[task]
         text = self.looked_for(question, task, part=about is not None)
-        if len(pictures) == 1:  # a task of its own would only cost
-            return [await self._describe(pictures[0][1], text, prompts)]
-        return await together(self._describe(one, text, prompts) for _, one in pictures)
+        seen = await together(self._describe(one, text, self._prompts[task]) for _, one in pictures)
+        captions, patches, relevance = zip(*seen, strict=True)
+        return Evidence("pnpvqa", tuple(ref for ref, _ in pictures), question, captions, relevance, patches)
 
     async def _prompt(
         self, question: str, captions: Sequence[Sequence[str]], form: Form, task: Form, about: str | None
@@ -240,8 +227,13 @@ class PnPVQA:
             return render_reading_chat(examples, captions, asked, form, prompts.image_labels)
         return render_reading(examples, captions, asked, form, prompts.image_labels, self._wording(task))
 
-    async def _describe(self, picture: Picture, text: str, prompts: PromptSet) -> _Described:
+    async def _describe(
+        self, picture: Picture, text: str, prompts: PromptSet
+    ) -> tuple[tuple[str, ...], tuple[tuple[int, ...], ...], tuple[Any, ...]]:
         """Samples captions where a text looks, until as many as are read differ, or enough are drawn.
+
+        Returns:
+            The captions, the patches that each read saw, and the map that they were drawn by.
 
         Keeping the first few of a hundred gives the same captions in distribution: draws are independent, and whether
         one is kept depends only on those before it.
@@ -263,7 +255,7 @@ class PnPVQA:
                 if caption and not any(caption in kept for kept in captions):
                     captions.append(caption)
                     patches.append(request.patches or ())
-        return _Described(tuple(captions), tuple(patches), match.relevance)
+        return tuple(captions), tuple(patches), _rows(match.relevance)
 
     async def _read(self, prompt: str | tuple[Message, ...], max_tokens: int) -> str:
         """Asks the reader until it says something; returns an empty text where it never does."""
@@ -302,17 +294,6 @@ class PnPVQA:
             self._indexes[key] = ExampleIndex(self._retriever, [example.question for example in pool])
         await self._indexes[key].prepare(question)
         return [pool[place] for place in self._indexes[key].nearest(question, shots)]
-
-
-def _evidence(kind: str, pictures: Numbered, question: str, looks: Sequence[_Described]) -> Evidence:
-    return Evidence(
-        kind=kind,
-        images=tuple(ref for ref, _ in pictures),
-        text=question,
-        captions=tuple(one.captions for one in looks),
-        relevance=tuple(_rows(one.relevance) for one in looks),
-        patches=tuple(one.patches for one in looks),
-    )
 
 
 def _rows(relevance: Map) -> tuple[Any, ...]:

@@ -50,9 +50,8 @@ async def query(context: CallContext, img: Annotated[Image | list[Image], Image]
     images = img if isinstance(img, list) else [img]
     if not images:
         raise ValueError("query() needs at least one image")
-    if not isinstance(img, list) and (said := context.corrected(img, question)) is not None:
-        return "yes" if said else "no"
-    reading = await (context.eyes or context.pnpvqa).answer(
+    said = None if isinstance(img, list) else context.corrected(img, question)
+    reading = said or await (context.eyes or context.pnpvqa).answer(
         [(one.ref, one.picture) for one in images],
         question,
         "set" if isinstance(img, list) else "image",
@@ -60,8 +59,7 @@ async def query(context: CallContext, img: Annotated[Image | list[Image], Image]
         about=context.question,
         witness=True,
     )
-    for evidence in reading.evidence:
-        context.record(evidence)
+    context.evidence.extend(reading.evidence)
     return reading.text
 
 
