@@ -50,11 +50,10 @@ class Memory:
     def __len__(self) -> int:
         return len(self._kept)
 
-    def get(self, key: Hashable) -> tuple[Any] | None:
-        """Returns the result in a tuple of one; None where there is none."""
+    def get(self, key: Hashable) -> Any:
+        """Returns what was kept; None where nothing was."""
         with self._guard:
-            found = self._kept.get(key)
-            return None if found is None else (found[0],)
+            return self._kept.get(key, (None, 0))[0]
 
     def put(self, key: Hashable, result: object, size: int) -> None:
         """Keeps a result, unless it alone is over the limit, and forgets what no longer fits."""
@@ -188,7 +187,7 @@ class CallCache(Generic[Request, Result]):
             key = self._key(request)
             known = memory.get(key)
             if known is not None:
-                results[place], took = known[0]
+                results[place], took = known
                 seconds += took
                 continue
             flight = self._flights.get(key)

@@ -13,7 +13,7 @@ import logging
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Literal
 
@@ -144,9 +144,9 @@ class QuestionRun:
         await self._prepare()
         strict = self.engine.settings.strict_domain and self.request.program is None
         if strict and unanswerable(self.warnings):  # who brings a program has it run all the same
-            return replace(self._answer(DONT_KNOW), method=self.request.method)
+            return self._answer(DONT_KNOW)
         if self.request.program is None and self.request.method != "codevqa":
-            return replace(self._read_answer(await self._read()), method=self.request.method)
+            return self._read_answer(await self._read())
         try:
             program = self.request.program or await self._write()
             answer = await (self._agreed() if self._several else self._execute(program))
@@ -166,7 +166,7 @@ class QuestionRun:
         if not self.images:
             return None
         printed = error.printed if isinstance(error, ProgramError) else ""
-        return replace(self._answer("", printed=printed), method=self.request.method, error=error.record())
+        return replace(self._answer("", printed=printed), error=error.record())
 
     def tell(self, event: Event) -> None:
         """Tells the listener, if there is one."""
@@ -229,7 +229,6 @@ class QuestionRun:
             self.program = program
             self.tell(Wrote(program))
             try:
-                await self._check(program)
                 return await self._interpret(program)
             except ProgramError as error:
                 self.attempts.append((program, error.record()))
@@ -284,25 +283,17 @@ class QuestionRun:
     async def _quietly(self, program: Program) -> Answer:
         """Checks and runs a program, and tells nobody."""
         self.program, self.calls = program, self._new_calls(lambda _: None)
-        await self._check(program)
         return await self._interpret(program)
 
-    async def _check(self, program: Program) -> None:
-        try:
-            await self.engine.sandbox.check(program.source)
-        except UnsetAnswerError:
-            if self.engine.settings.answers != "release":
-                raise
-
     async def _interpret(self, program: Program) -> Answer:
-        """Runs a program; the calls that its source tells of begin at once, to share batches."""
+        """Checks and runs a program; the calls that its source tells of begin at once, to share batches."""
         engine = self.engine
+        release = engine.settings.answers == "release"  # which needs no answer
+        with suppress(*(UnsetAnswerError,) if release else ()):
+            await engine.sandbox.check(program.source)
         if engine.settings.ahead:
             wanted = {item.name for item in engine.writer.primitives if item.ahead}
-            if len(self.images) > 64:  # of so many it is the work of a second
-                planned = await asyncio.to_thread(plan_calls, program.source, self.images, wanted)
-            else:
-                planned = plan_calls(program.source, self.images, wanted)
+            planned = await asyncio.to_thread(plan_calls, program.source, self.images, wanted)
             if len(planned) > 1:  # a single call has nothing to share a batch with
                 self.calls.begin_ahead(planned)
         try:
@@ -310,12 +301,12 @@ class QuestionRun:
             self.program_seconds += outcome.seconds
         except ProgramError as error:
             self.program_seconds += error.seconds
-            if not isinstance(error, UnsetAnswerError) or engine.settings.answers != "release":
+            if not (isinstance(error, UnsetAnswerError) and release):
                 raise
             return self._answer("no")
         finally:
             self.calls.close()
-        if engine.settings.answers == "release":
+        if release:
             return self._answer(release_text(outcome.value), value=plain(outcome.value), printed=outcome.printed)
         text = answer_text(outcome.value)
         if engine.writer.settings.fit and self.request.program is None:
@@ -372,6 +363,7 @@ class QuestionRun:
             self.program,
             Trace(tuple(self.calls.made), printed, tuple(self.attempts), baseline, self.drafts),
             value,
+            self.request.method,
             seconds=time.perf_counter() - self.started,
             models=dict(self.engine.model_names),
             tokens=usage.tokens,
