@@ -42,14 +42,6 @@ class Memory:
         self._kept: LRUCache[Hashable, tuple[Any, int]] = LRUCache(limit, getsizeof=lambda entry: entry[1])
         self._guard = threading.Lock()  # each engine has a thread of its own
 
-    @property
-    def size(self) -> int:
-        """Bytes kept now."""
-        return int(self._kept.currsize)
-
-    def __len__(self) -> int:
-        return len(self._kept)
-
     def get(self, key: Hashable) -> Any:
         """Returns what was kept; None where nothing was."""
         with self._guard:

@@ -131,8 +131,6 @@ class Collection:
         """Folder of what is kept about it; that may be deleted at any time."""
         self.left_out: tuple[LeftOut, ...] = ()
         """What could not be read, once it is opened."""
-        self.ignored = 0
-        """Files of folders and zip files that are no pictures by their names, once it is opened."""
         self._pictures: tuple[StoredPicture, ...] | None = None
         self._lock = threading.Lock()
 
@@ -168,7 +166,7 @@ class Collection:
                     tell(count, len(files))
         finally:
             catalogue.save()
-        self.left_out, self.ignored = tuple(left_out), search.ignored
+        self.left_out = tuple(left_out)
         if not pictures:
             why = f" {left_out[0].name}: {left_out[0].why}" if left_out else ""
             deep = not (left_out or self.recursive) and any(map(_has_folders, self.sources))

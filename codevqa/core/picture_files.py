@@ -87,8 +87,6 @@ class Search:
         self._recursive, self._by_path = recursive, by_path
         self.left_out: list[LeftOut] = []
         """Folders that cannot be read."""
-        self.ignored = 0
-        """Files that are no pictures by their names."""
 
     def files(self, sources: Sequence[Source]) -> Iterator[PictureFile]:
         """Yields the pictures of each source in turn, each file once.
@@ -139,8 +137,6 @@ class Search:
             for name in sorted(one for one in files if not one.startswith(".")):
                 if _ending(name) in ENDINGS:
                     yield PictureFile(f"{folder.rstrip(os.sep)}{os.sep}{name}", shown_path(f"{inner}{name}"))
-                else:
-                    self.ignored += 1
 
     def _in_archive(self, path: str, before: str) -> Iterator[PictureFile]:
         try:
@@ -153,8 +149,6 @@ class Search:
             hidden = any(part.startswith((".", "__MACOSX")) for part in member.split("/"))
             if _ending(member) in ENDINGS and not hidden:
                 yield PictureFile(path, shown_path(f"{before}{member}"), member)
-            else:
-                self.ignored += not (hidden or member.endswith("/"))
 
 
 def _ending(name: str) -> str:

@@ -75,19 +75,14 @@ class Primitive:
     """Annotated programs that call it, offered beside those of the prompt set."""
 
     @property
-    def returns(self) -> str:
-        """Return type as written in the reference."""
-        return self.result.text
-
-    @property
     def signature(self) -> str:
         """The signature as programs see it: ``query(img: Image, question: str) -> str``."""
-        return f"{self.name}({', '.join(map(str, self.parameters))}) -> {self.returns}"
+        return f"{self.name}({', '.join(map(str, self.parameters))}) -> {self.result.text}"
 
     @property
     def stub(self) -> str:
         """The signature as the static check sees it: with all that parameters take."""
-        return f"{self.name}({', '.join(one.shown(one.kind.taken) for one in self.parameters)}) -> {self.returns}"
+        return f"{self.name}({', '.join(one.shown(one.kind.taken) for one in self.parameters)}) -> {self.result.text}"
 
     def bind(self, args: Sequence[object], kwargs: Mapping[str, object]) -> dict[str, object]:
         """Checks the arguments of a call strictly and returns them by name, defaults filled in.
