@@ -225,18 +225,11 @@ class Company:
         member = _MEMBER.get() or _Member()  # nobody waits for a caller from outside
         member.pending += 1
         self._waiting += member.counts and member.pending == 1
-        self._changed()
+        if self._waiting >= self._members and not any(batcher.busy for batcher in self._batchers):
+            for batcher in self._batchers:
+                batcher.hurry()
         try:
             yield
         finally:
             member.pending -= 1
             self._waiting -= member.counts and member.pending == 0
-
-    def _changed(self) -> None:
-        if self._waiting < self._members:
-            return
-        for batcher in self._batchers:
-            if batcher.busy:
-                return
-        for batcher in self._batchers:
-            batcher.hurry()

@@ -25,9 +25,8 @@ from .call_plan import PlannedCall
 
 CATCHABLE = (TypeError, ValueError, LookupError)
 """What a program may catch; everything else ends it."""
-AT_ONCE = 32
-"""Calls of one program under way ahead of it at most, or a quarter of those that it plans, up to :data:`MOST`."""
-MOST = 128
+AT_ONCE = 64
+"""Calls of one program under way ahead of it at most."""
 DETAILED = 200
 """Calls of one program whose evidence is kept in full. Ten thousand pictures would take hundreds of megabytes."""
 
@@ -59,7 +58,6 @@ class ProgramCalls:
         self._tell = tell
         self._planned: dict[Hashable, tuple[str, Mapping[str, object]]] = {}
         self._ahead: dict[Hashable, _Begun] = {}
-        self._at_once = AT_ONCE
 
     def begin_ahead(self, planned: Iterable[PlannedCall]) -> None:
         """Begins calls in order, some at a time; a call whose arguments are wrong is left to the program."""
@@ -69,7 +67,6 @@ class ProgramCalls:
             except CATCHABLE:
                 continue
             self._planned.setdefault(_key(one.name, arguments), (one.name, arguments))
-        self._at_once = max(AT_ONCE, min(MOST, len(self._planned) // 4))
         self._fill()
 
     def close(self) -> None:
@@ -132,9 +129,9 @@ class ProgramCalls:
 
     def _fill(self) -> None:
         """Begins as many as may be under way, once half of them are used up: one at a time would share no batch."""
-        if 2 * len(self._ahead) > self._at_once:
+        if 2 * len(self._ahead) > AT_ONCE:
             return
-        while self._planned and len(self._ahead) < self._at_once:
+        while self._planned and len(self._ahead) < AT_ONCE:
             key = next(iter(self._planned))
             self._ahead[key] = self._begin(*self._planned.pop(key))
 

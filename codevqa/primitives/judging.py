@@ -87,7 +87,12 @@ async def chosen(context: CallContext, name: str, images: Sequence[Image], text:
         ValueError: the text is empty, or no yes or no answers it.
         ModelError: a model failed.
     """
-    question = _wanted(name, text)
+    if not text.strip():
+        raise ValueError(f"{name}() needs a question or a description, not an empty string")
+    try:
+        question = as_question(text)
+    except ValueError as error:
+        raise ValueError(f"{name}(): {error}") from None
     asked = await ask_each(context, images, question)
     chances = tuple(chance_of_yes(one.text, one.evidence) for _, one in asked.readings)
     context.record(Evidence("select", tuple(image.ref for image, _ in asked.readings), question, scores=chances))
@@ -114,12 +119,3 @@ async def each(calls: Iterable[Awaitable[Result]]) -> list[Result | ImageError]:
             return error
 
     return await together(map(made, calls))
-
-
-def _wanted(name: str, text: str) -> str:
-    if not text.strip():
-        raise ValueError(f"{name}() needs a question or a description, not an empty string")
-    try:
-        return as_question(text)
-    except ValueError as error:
-        raise ValueError(f"{name}(): {error}") from None

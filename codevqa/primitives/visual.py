@@ -78,7 +78,10 @@ async def get_pos(context: CallContext, img: Image, object: str) -> tuple[float,
         return centre(on_grid(boxes[0], img))
     if not object.strip():
         raise ValueError("get_pos() needs the name of an object, not an empty string")
-    match = await context.services.match(_position_request(context, img, object))
+    request = MatchRequest(img.picture, object)
+    if context.settings.position_text == "question":
+        request = MatchRequest(img.picture, context.pnpvqa.looked_for(context.question, context.form), object)
+    match = await context.services.match(request)
     position = peak(match, context.settings.position_at)
     context.record(
         Evidence(
@@ -194,12 +197,6 @@ def peak(match: Match, at: Literal["centre", "corner"] = "centre") -> tuple[floa
     row, column = divmod(int(np.argmax(match.relevance)), columns)
     inside = 0.5 if at == "centre" else 0.0
     return (column + inside) * GRID / columns, GRID - (row + inside) * GRID / rows
-
-
-def _position_request(context: CallContext, img: Image, phrase: str) -> MatchRequest:
-    if context.settings.position_text == "phrase":
-        return MatchRequest(img.picture, phrase)
-    return MatchRequest(img.picture, context.pnpvqa.looked_for(context.question, context.form), phrase)
 
 
 def _number(path: str, word: str) -> int:
