@@ -3,7 +3,7 @@
     engines = partial(ActorPool, engine_for(dataset, preset="base"), actors=4)
     with evaluate(engines, dataset, "runs/gqa") as store: ...
     with closing(ActorPool(partial(CodeVQA.from_preset, "base"))) as pool:
-        answer = pool.select({"sources": "/data/photos"}, "Is there a dog?")
+        answer = pool.select(Collection("/data/photos"), "Is there a dog?")
 
 Each actor holds one engine and, where there are GPUs, one GPU or a share of it. Ray replaces an actor that dies, and
 asks it again what was under way. The rows are those of one engine here, and a run begun here may go on there. This
@@ -172,11 +172,11 @@ class ActorPool:
         finally:
             self._load[place] -= 1
 
-    def select(self, collection: Mapping[str, Any], question: str) -> Answer:
+    def select(self, collection: Collection, question: str) -> Answer:
         """Returns the pictures for which a question is answered yes; each engine looks at its share of them.
 
         Args:
-            collection: the arguments of a :class:`Collection`, whose files lie under the same paths on every machine.
+            collection: the pictures. Their files lie under the same paths on every machine.
             question: what each picture is asked.
 
         Raises:
@@ -194,13 +194,14 @@ class ActorPool:
         answer = Answer(question, "", None, trace)
         return replace(answer, text=", ".join(str(one.image) for one in answer.selections[0].picked) or "none")
 
-    def index(self, collection: Mapping[str, Any]) -> None:
+    def index(self, collection: Collection) -> None:
         """Computes ahead what the matcher keeps of a collection's pictures; arguments and errors as :meth:`select`."""
         self._shares(_indexed, collection)
 
-    def _shares(self, do: Callable[[CodeVQA, Collection], Any], given: Mapping[str, Any]) -> list[Any]:
+    def _shares(self, do: Callable[[CodeVQA, Collection], Any], collection: Collection) -> list[Any]:
         """Returns what each engine makes of its share of a collection; None where there is nothing left for it."""
-        count = len(Collection(**given))  # so that the actors find it in the catalogue
+        count = len(collection)  # it is opened here first, so that the actors find it in the catalogue
+        given = {"sources": collection.sources, "recursive": collection.recursive, "index": collection.index}
         asked = [one.share.remote(do, given, place, len(self._actors)) for place, one in enumerate(self._actors)]
         with self._errors():
             found: list[tuple[int, Any]] = self._ray.get(asked)

@@ -24,7 +24,6 @@ from PIL import Image as PILImage
 from codevqa import CodeVQA
 from codevqa.core.collection import Collection
 from codevqa.core.errors import InputError, ServerError, SetupError
-from codevqa.core.selection import selections
 from codevqa.eval import Store, evaluate
 from codevqa.eval.ray import ActorPool, find_room
 from codevqa.eval.run.session import Status
@@ -197,11 +196,11 @@ def test_a_collection_is_selected_as_one_engine_selects_it(ray: Any, tmp_path: P
     folder.mkdir()
     for number in range(31):
         PILImage.new("RGB", (20, 20), (number, 0, 0)).save(folder / f"{number:02}.png")
-    given: dict[str, Any] = {"sources": str(folder), "index": str(tmp_path / "index")}
+    collection = Collection(folder, index=tmp_path / "index")
     with fake_engine() as vqa:
-        here = selections(vqa.run(Collection(**given), "answer = select(images, 'Is there a dog?')").trace)[0]
+        here = vqa.run(collection, "answer = select(images, 'Is there a dog?')").selections
     with closing(ActorPool(fake_engine, actors=2)) as pool:
-        assert pool.select(given, "Is there a dog?").selections == (here,)
+        assert pool.select(collection, "Is there a dog?").selections == here
 
 
 def test_a_collection_is_indexed_by_all_actors(ray: Any, tmp_path: Path) -> None:
@@ -209,13 +208,12 @@ def test_a_collection_is_indexed_by_all_actors(ray: Any, tmp_path: Path) -> None
     folder.mkdir()
     for number in range(5):
         PILImage.new("RGB", (20, 20), (number, 0, 0)).save(folder / f"{number}.png")
-    given: dict[str, Any] = {"sources": str(folder), "index": str(tmp_path / "index")}
     with closing(ActorPool(make(CodeVQA.from_preset, name="mini"), actors=2)) as pool:
-        pool.index(given)
+        pool.index(Collection(folder, index=tmp_path / "index"))
     kept = [len(list(one.iterdir())) for one in (tmp_path / "index" / "codevqa-features").iterdir()]
     assert set(kept) == {2}, "a file of each actor"
     with CodeVQA.from_preset("mini") as vqa:
-        vqa.index(Collection(**given))
+        vqa.index(Collection(folder, index=tmp_path / "index"))
         assert vqa.models.matcher.stats.vision_forwards == 0  # type: ignore[union-attr]
 
 

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from contextlib import closing
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 from typer import Argument, Exit, Option
 
@@ -63,7 +63,7 @@ def select(
     collection = opened(named(words, listed), recursive, quiet)
     if where == "ray":
         with _pool(choice, quiet, ray_actors, ray_address) as pool:
-            answer = pool.select(_given(collection), description)
+            answer = pool.select(collection, description)
     else:
         with open_engine(choice, quiet) as vqa:
             do = partial(_selected, vqa, collection, description)
@@ -105,11 +105,6 @@ def _pool(choice: Chosen, quiet: bool, actors: int | None, address: str | None) 
 
     factory = partial(CodeVQA.from_configuration, checked(choice, quiet))
     return closing(ActorPool(factory, actors=actors, address=address))
-
-
-def _given(collection: Collection) -> dict[str, Any]:
-    """Returns what another process makes the same collection of."""
-    return {"sources": collection.sources, "recursive": collection.recursive}
 
 
 def group(
@@ -211,7 +206,7 @@ def index(
     if where == "ray":
         with _pool(choice, quiet, ray_actors, ray_address) as pool:
             pace = Pace()
-            pool.index(_given(collection))
+            pool.index(collection)
             pace.tell(len(collection), len(collection))
     else:
         with open_engine(choice, quiet) as vqa:
