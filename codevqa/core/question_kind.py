@@ -75,9 +75,8 @@ _SIDE = "left|right|above|below|top|bottom|over|under|in front|behind"
 _NAMED = (
     # "..., the cup or the blue book?"
     re.compile(r", ((?:an?|the) [\w' -]+) or ((?:an?|the) [\w' -]+)$"),
-    # "small, medium or large?", "..., left or right?"
+    # "small, medium or large?"
     re.compile(r"^(?:is|are|was|were) .*?\b(\w+), ([\w-]+),? or ([\w-]+)$"),
-    re.compile(r", ([\w-]+) or ([\w-]+)$"),
     # "is the cup or the blue book higher up?"
     re.compile(
         r"^(?:is|are|was|were) ((?:an?|the) [\w' -]+) or ((?:an?|the) [\w' -]+?)"
