@@ -103,11 +103,16 @@ def chance_of_yes(answer: str, evidence: Sequence[Evidence]) -> float:
 def _matched(logits: Sequence[float]) -> float:
     """Returns how probable it is that what image-text matching says of descriptions is right."""
     first, weight = MATCH
-    holds = [1 / (1 + math.exp(-min(max(first + weight * one, -50.0), 50.0))) for one in logits]
+    holds = [logistic(first + weight * one) for one in logits]
     sure = [max(chance, 0.5) if one > 0 else max(1 - chance, 0.5) for one, chance in zip(logits, holds, strict=True)]
     if len({one > 0 for one in logits}) == 1:
         return math.prod(sure)  # each of them had to hold, or not to
     return min(sure[-2:])  # the last decided, beside the one before
+
+
+def logistic(logit: float) -> float:
+    """Returns the probability that a logit stands for."""
+    return 1 / (1 + math.exp(-min(max(logit, -50.0), 50.0)))
 
 
 def number_range(chances: Sequence[float]) -> tuple[int, int]:

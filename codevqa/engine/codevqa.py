@@ -245,18 +245,15 @@ class CodeVQA:
             may come from a generator without end; leaving the loop ends what is under way.
         """
         check(questions, method, errors)
-        return stream(self._beginning(method, errors), questions, self._most)
+        # One waits behind each that is answered, so that no worker does.
+        return stream(self._beginning(method, errors), questions, 2 * self.settings.workers)
 
     def ask_stream_async(
         self, questions: Iterable[Asked], *, method: Method = "codevqa", errors: Errors = "return"
     ) -> AsyncGenerator[tuple[int, Answer]]:
         """Async twin of :meth:`ask_stream`."""
         check(questions, method, errors)
-        return stream_async(self._beginning(method, errors), questions, self._most)
-
-    @property
-    def _most(self) -> int:
-        return 2 * self.settings.workers  # one waits behind each that is answered, so that no worker does
+        return stream_async(self._beginning(method, errors), questions, 2 * self.settings.workers)
 
     def _beginning(self, method: Method, errors: Errors) -> Begin:
         async def one(text: str, request: Request | InputError) -> Answer:
