@@ -202,11 +202,8 @@ class Company:
     def __init__(self) -> None:
         self._members = 0
         self._waiting = 0
-        self._batchers: list[Batcher[Any, Any]] = []
-
-    def add(self, batcher: Batcher[Any, Any]) -> None:
-        """Adds a batcher that its members use."""
-        self._batchers.append(batcher)
+        self.batchers: list[Batcher[Any, Any]] = []
+        """Those that its members use."""
 
     @contextmanager
     def member(self) -> Iterator[None]:
@@ -225,8 +222,8 @@ class Company:
         member = _MEMBER.get() or _Member()  # nobody waits for a caller from outside
         member.pending += 1
         self._waiting += member.counts and member.pending == 1
-        if self._waiting >= self._members and not any(batcher.busy for batcher in self._batchers):
-            for batcher in self._batchers:
+        if self._waiting >= self._members and not any(batcher.busy for batcher in self.batchers):
+            for batcher in self.batchers:
                 batcher.hurry()
         try:
             yield

@@ -159,7 +159,7 @@ class CallCache(Generic[Request, Result]):
         self._memory = memory
         self._company = company
         self._flights: dict[Hashable, _Flight[Request, Result]] = {}
-        company.add(batcher)
+        company.batchers.append(batcher)
 
     async def __call__(self, request: Request, *, kind: str = "") -> Result:
         """Returns the result of a request: remembered, from an equal call under way, or computed.
