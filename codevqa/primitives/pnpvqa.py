@@ -176,8 +176,8 @@ class PnPVQA:
             ModelError: the reader failed.
         """
         prompt = (render_knowledge_chat if self._chat else render_knowledge)(examples, question)
-        # Asked once, as the paper's release does: nothing was sampled that could come out otherwise.
-        request = GenerationRequest(prompt, self._settings.knowledge_tokens, ("\n",))
+        # Ten tokens, and asked once, as the paper's release does: nothing was sampled that could come out otherwise.
+        request = GenerationRequest(prompt, 10, ("\n",))
         text = (await self._services.read(request)).text
         answer = answer_in(text, question_kind(question)) if self._settings.fit else text.strip().lower()
         return Reading(answer, (Evidence("knowledge", (), question, prompt=prompt_text(prompt), completion=text),))
