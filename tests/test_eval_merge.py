@@ -35,9 +35,7 @@ def test_shards_and_seeds_become_the_run_that_asked_it_all(tmp_path: Path) -> No
             assert getattr(out.info, name) == getattr(whole.info, name)
         pace = out.pace()
         assert pace is not None and pace.questions == 18
-        ours, theirs = (
-            dataclasses.replace(summary_of(one).methods["codevqa"], seconds={}, cost=None) for one in (out, whole)
-        )
+        ours, theirs = (dataclasses.replace(summary_of(one).methods["codevqa"], cost=None) for one in (out, whole))
         assert ours == theirs
     write([tmp_path / "out"])
     with fake_engine() as vqa, evaluate(vqa, data, tmp_path / "out", seeds=2, resume=True) as out:

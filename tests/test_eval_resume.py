@@ -20,7 +20,7 @@ from codevqa.eval import Store, evaluate
 from codevqa.eval.report.reading import summary_of
 from codevqa.eval.report.table import summary_lines
 from codevqa.eval.run.session import Status
-from codevqa.eval.task import Example, PictureFile, _archive
+from codevqa.eval.task import Example, PictureFile
 from codevqa.models.base import GenerationRequest
 
 
@@ -62,7 +62,6 @@ def test_a_run_does_not_go_on_with_other_pictures(packed: bool, tmp_path: Path) 
             for number, color in enumerate(colors):
                 Image.new("RGB", (8, 8), color).save(tmp_path / f"{number}.png")
                 archive.write(tmp_path / f"{number}.png", f"{number}.png")
-        _archive.cache_clear()
         return Pictures(tmp_path, len(colors))
 
     with fake_engine() as vqa:

@@ -12,7 +12,7 @@ from report_kit import read
 from codevqa.core.errors import InputError
 from codevqa.eval import Store, evaluate, open_dataset
 from codevqa.eval.datasets import Split
-from codevqa.eval.datasets.sample import sample
+from codevqa.eval.datasets.loader import sample
 from codevqa.eval.report.reading import summary_of
 from codevqa.eval.report.table import summary_lines
 

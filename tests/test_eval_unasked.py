@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 import re
 import zipfile
 from collections.abc import Iterator
@@ -14,7 +15,7 @@ from eval_kit import Numbered, fake_engine
 from PIL import Image
 
 from codevqa import CodeVQA
-from codevqa.core.errors import InputError, ModelError
+from codevqa.core.errors import ImageError, InputError, ModelError
 from codevqa.eval import evaluate, open_dataset
 from codevqa.eval.report.reading import summary_of
 from codevqa.eval.task import Example, PictureFile
@@ -53,9 +54,21 @@ def test_a_file_that_is_no_picture_is_found_in_folders_and_archives(tmp_path: Pa
     with zipfile.ZipFile(tmp_path / "all.zip", "w") as archive:
         for name in ("good.png", "text.png"):
             archive.write(tmp_path / name, name)
+    os.mkfifo(tmp_path / "pipe.png")
+    pipe = PictureFile(tmp_path / "pipe.png")  # nobody writes into it: opened, it would wait for ever
+    assert (pipe.wrong, pipe.digest) == ("unreadable", "")
     packed = tmp_path / "all.zip"
     for name, wrong in (("good.png", ""), ("text.png", "unreadable"), ("x.png", "missing")):
         assert PictureFile(tmp_path / name).wrong == PictureFile(packed, name).wrong == wrong
+    with zipfile.ZipFile(tmp_path / "damaged.zip", "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("a.png", bytes(range(256)) * 9)
+    data = bytearray((tmp_path / "damaged.zip").read_bytes())
+    data[40:60] = bytes(20)
+    (tmp_path / "damaged.zip").write_bytes(data)
+    damaged = PictureFile(tmp_path / "damaged.zip", "a.png")
+    assert damaged.wrong == "unreadable"
+    with pytest.raises(ImageError, match=r"Cannot read a\.png in .*damaged\.zip"):
+        damaged.load()
 
 
 def test_an_offset_past_the_end_and_a_limit_of_none_are_refused_before_models_load(tmp_path: Path) -> None:

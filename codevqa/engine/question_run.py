@@ -143,7 +143,8 @@ class QuestionRun:
         """Answers; the steps in order."""
         await self._prepare()
         strict = self.engine.settings.strict_domain and self.request.program is None
-        if strict and unanswerable(self.warnings):  # who brings a program has it run all the same
+        out = unanswerable(self.warnings, len(self.images), self.engine.settings.sets.large)
+        if strict and out:  # who brings a program has it run all the same
             return self._answer(DONT_KNOW)
         if self.request.program is None and self.request.method != "codevqa":
             return self._read_answer(await self._read())

@@ -21,13 +21,15 @@ from .evidence_view import evidence_view
 from .heat import heat_gradient
 from .many import LARGE, block_title, blocks, gallery_view, lean
 from .pictures import PictureView, named_words, picture_view
-from .words import agreement, call_words, clean, images_in, images_of, seconds, value_words
+from .words import agreement, call_words, clean, images_in, images_of, model_name, seconds, value_words
 
 if TYPE_CHECKING:
     from jinja2 import Environment
 
 PICTURE_SIDE = 640
 """Longest side of a picture of the question on a page, in pixels."""
+FRAGMENT_SIDE = 400
+"""The same in a fragment, which shows it lower."""
 THUMB = 160
 """Longest side of a small picture, in pixels."""
 MOST_THUMBS = 8
@@ -44,14 +46,23 @@ def trace_page(answer: Answer, pictures: Sequence[Picture], baseline: Answer | N
     return _answer_page("trace.html.j2", answer, pictures, baseline)
 
 
-def answer_fragment(answer: Answer, pictures: Sequence[Picture]) -> str:
-    """Returns what a notebook shows of an answer: a piece of HTML with its own styles, every class prefixed ``cv-``."""
-    return _answer_page("fragment.html.j2", answer, pictures, None)
+def answer_fragment(
+    answer: Answer, pictures: Sequence[Picture], baseline: Answer | None = None, *, alone: bool = True
+) -> str:
+    """Returns what a notebook shows of an answer: a piece of HTML, every class prefixed ``cv-``.
+
+    Args:
+        answer: the answer.
+        pictures: the pictures of its question, in order.
+        baseline: the answer of the baseline, where it was asked too.
+        alone: False for a page that has :func:`styles` and shows the question: both are left out, the calls are open.
+    """
+    return _answer_page("fragment.html.j2", answer, pictures, baseline, FRAGMENT_SIDE, alone)
 
 
 def examples_html(examples: Sequence[Shown]) -> str:
     """Returns the in-context examples as a list; each opens to show its program."""
-    return _part("examples", examples)
+    return _part("examples", (), examples)
 
 
 def program_html(
@@ -66,15 +77,13 @@ def program_html(
         pictures: the pictures of the question, in order, to name what it opens.
     """
     compared = comparisons(source, calls, error)
-    return _part("program", source, pictures, calls=calls, error=error, compared=compared)
+    return _part("program", pictures, source, calls, error, compared)
 
 
-def comparisons_html(
-    source: str, calls: Sequence[Call], pictures: Sequence[Picture], error: ErrorRecord | None = None
-) -> str:
+def comparisons_html(source: str, calls: Sequence[Call], pictures: Sequence[Picture]) -> str:
     """Returns a figure for each comparison of positions in a program: the points on their picture, and what it said."""
-    compared = comparisons(source, calls, error)
-    return _part("comparisons", compared, pictures) if compared else ""
+    compared = comparisons(source, calls)
+    return _part("comparisons", pictures, compared) if compared else ""
 
 
 def call_html(call: Call | CallBegan, pictures: Sequence[Picture] = ()) -> str:
@@ -84,22 +93,27 @@ def call_html(call: Call | CallBegan, pictures: Sequence[Picture] = ()) -> str:
         call: the call; it may still be running.
         pictures: the pictures of the question, in order.
     """
-    return _part("call", call, pictures)
+    return _part("call", pictures, call, True)
 
 
 def calls_html(calls: Sequence[Call], pictures: Sequence[Picture] = ()) -> str:
     """Returns the cards of calls; those of a long loop stand in one table."""
-    return _part("calls", blocks(calls), pictures)
+    return _part("calls", pictures, blocks(calls))
 
 
 def gallery_html(answer: Answer, pictures: Sequence[Picture]) -> str:
     """Returns all pictures of an answer as buttons, those that count first; ``data-picture`` has their numbers."""
-    return _part("gallery", gallery_view(answer, pictures, len(pictures), len(pictures)), pictures)
+    return _part("gallery", pictures, gallery_view(answer, pictures, len(pictures), len(pictures)), "button")
 
 
 def evidence_html(evidence: Evidence, pictures: Sequence[Picture]) -> str:
     """Returns one piece of evidence."""
-    return _part("evidence", evidence, pictures)
+    return _part("evidence", pictures, evidence)
+
+
+def demo_html(macro: str, *given: object) -> str:
+    """Returns a macro of ``demo.html.j2``, filled in: what the demo shows around a question."""
+    return clean(getattr(_environment().get_template("demo.html.j2").module, macro)(*given))
 
 
 @cache
@@ -112,12 +126,19 @@ def styles() -> str:
     return _environment().get_template("styles.css.j2").render(gradient=heat_gradient())
 
 
-def _part(kind: str, one: object, pictures: Sequence[Picture] = (), **values: object) -> str:
-    template = _environment().get_template("part.html.j2")
-    return clean(template.render(kind=kind, one=one, pictures=pictures, **values))
+def _part(macro: str, pictures: Sequence[Picture], *given: object) -> str:
+    parts = _environment().get_template("macros.html.j2").make_module({"pictures": pictures})
+    return clean(f'<div class="cv-root">{getattr(parts, macro)(*given)}\n</div>')
 
 
-def _answer_page(template: str, answer: Answer, pictures: Sequence[Picture], baseline: Answer | None) -> str:
+def _answer_page(
+    template: str,
+    answer: Answer,
+    pictures: Sequence[Picture],
+    baseline: Answer | None,
+    side: int = PICTURE_SIDE,
+    alone: bool = True,
+) -> str:
     program = answer.program
     count = max([len(pictures), *images_of(answer)])  # those that are not at hand are named
     page = _environment().get_template(template)
@@ -127,7 +148,7 @@ def _answer_page(template: str, answer: Answer, pictures: Sequence[Picture], bas
         "pictures": pictures,
         "beside": (baseline.text, agreement(answer, baseline)) if baseline and answer.text else None,
         "outcome": _outcome(answer),
-        "gallery": [picture_view(ImageRef(n + 1), pictures, PICTURE_SIDE) for n in range(0 if many else count)],
+        "gallery": [picture_view(ImageRef(n + 1), pictures, side) for n in range(0 if many else count)],
         "many": many,
         "blocks": blocks(answer.trace.calls),
         "whole": lean(answer).to_dict(),
@@ -136,7 +157,7 @@ def _answer_page(template: str, answer: Answer, pictures: Sequence[Picture], bas
         "spans": _spans(answer, pictures),
         "earlier": _earlier(answer),
         "version": __version__,
-        "styles": Markup(styles()),  # ours alone: no data goes into it
+        "styles": Markup(styles() if alone else ""),  # ours alone: no data goes into it
     }
     return clean(page.render(values))
 
@@ -151,7 +172,7 @@ def _environment() -> Environment:
     # Of the answer inside the page: text that is no valid Unicode is kept as escapes.
     environment.policies["json.dumps_kwargs"] = {"ensure_ascii": True, "allow_nan": False}
     views = (comparison_view, evidence_view, _state, _thumbs)
-    words = (block_title, call_words, code_lines, named_words, seconds, value_words)
+    words = (block_title, call_words, code_lines, model_name, named_words, seconds, value_words)
     environment.globals |= {one.__name__.lstrip("_"): one for one in (*views, *words)}
     return environment
 
