@@ -113,7 +113,14 @@ def test_sets_are_grouped_and_sorted() -> None:
         assert [ref.index - 1 for ref in surest[:2]] == [4, 8]
 
 
-def test_what_is_out_of_time_is_told() -> None:
+def test_what_is_ruled_out_or_out_of_time_is_told() -> None:
+    scored = FakeMatcher(6, logit=logit, similarity=lambda one: 0.4 if level(one.picture) < 10 else 0.1)
+    with sets(scored, exact=False, rule_out=0.3) as vqa:
+        answer = vqa.run(grey(), 'answer = select(images, "a cup")')
+        assert numbers(answer, "ruled_out") == list(range(11, MANY + 1)) and numbers(answer, "select")[-1] == 10
+        assert answer.selections[0].ruled_out == MANY - 10 and len(answer.selections[0].others) == MANY - 3
+        every = vqa.run(grey(), 'answer = select(images, "no cups")')  # a low score is what this wants
+        assert not every.selections[0].ruled_out
     with sets(seconds=1e-6) as vqa:
         answer = vqa.run(grey(100), 'answer = select(images, "a cup")')
         assert numbers(answer, "left") == list(range(65, 101)) and answer.selections[0].left == 36

@@ -102,6 +102,7 @@ _SETS: Mapping[str, tuple[str, ...]] = {
     "selection": ("writer.selection",),
     "seed": ("seed",),
     "workers": ("workers",),
+    "exact": ("sets.exact",),
     "seconds": ("sets.seconds",),
 }
 """Options with a name of their own, and the values they set."""

@@ -75,7 +75,7 @@ class SetAnswer:
         def plain(picks: Sequence[Pick]) -> list[dict[str, Any]]:
             return [{"path": self.path(pick.image), "chance": round(pick.chance, 4)} for pick in picks]
 
-        same = {name: getattr(one, name) for name in ("question", "count", "low", "high", "left")}
+        same = {name: getattr(one, name) for name in ("question", "count", "low", "high", "ruled_out", "left")}
         unread = [self.path(image) for image in one.unread]
         return {**same, "picked": plain(one.picked), "unsure": plain(one.unsure), "unread": unread}
 

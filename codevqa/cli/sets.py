@@ -35,6 +35,9 @@ def select(
     limit: Annotated[int | None, Option(min=1, help="Pictures at most.")] = None,
     copy_to: Annotated[Path | None, Option(metavar="DIR", help="Copy them there. No file is overwritten.")] = None,
     print0: Annotated[bool, Option("--print0", help="End each path with NUL, for xargs -0.")] = False,
+    exact: Annotated[
+        bool | None, Option("--exact/--fast", help="Look closely at all pictures, or only at those that may match.")
+    ] = None,
     seconds: Annotated[float | None, Option(help="Begin no further picture after so many seconds.")] = None,
     where: Where = "local",
     ray_address: RayAddress = None,
@@ -55,7 +58,10 @@ def select(
         raise InputError("There are no pictures, or no description.", hint='Such as: select photos/ "a red car"')
     if copy_to is not None and os.path.lexists(copy_to) and not copy_to.is_dir():
         raise InputError(f"{copy_to} is no folder for copies.", hint="Give --copy-to another.")
-    choice = choice.but(seconds=seconds)
+    choice = choice.but(exact=exact, seconds=seconds)
+    settings = choice.configure().settings
+    if exact is False and settings.sets.rule_out <= -1:
+        warn("--fast does nothing until a threshold is set: --set sets.rule_out=NUMBER.")
     from .collections import carried_out, named, opened
     from .set_answers import SetAnswer, path_of, print_lines, to_json
 

@@ -30,6 +30,8 @@ class Selection:
     low: int = 0
     """With ``high`` the range that holds the true number in nine of ten cases."""
     high: int = 0
+    ruled_out: int = 0
+    """Pictures among the others that were not looked at closely: their contrastive score was too low."""
     unread: tuple[ImageRef, ...] = ()
     """Pictures whose file was gone or had changed when it was looked at: they are neither."""
     left: int = 0
@@ -137,10 +139,11 @@ def number_range(chances: Sequence[float]) -> tuple[int, int]:
 
 def _selected(call: Call) -> Selection:
     by_kind = {one.kind: one for one in call.evidence}
-    seen = by_kind["select"]
+    seen, out = by_kind["select"], by_kind.get("ruled_out", Evidence("ruled_out"))
     unread, left = (by_kind.get(kind, Evidence(kind)).images for kind in ("unread", "left"))
     picks = [Pick(ref, chance) for ref, chance in zip(seen.images, seen.scores, strict=True)]
-    return replace(_split(seen.text, picks), unread=unread, left=len(left))
+    picks += [Pick(ref, 0.0) for ref in out.images]
+    return replace(_split(seen.text, picks), ruled_out=len(out.images), unread=unread, left=len(left))
 
 
 def _looped(question: str, calls: Mapping[ImageRef, Call]) -> Selection | None:

@@ -159,6 +159,11 @@ class SetSettings(_Table):
     witness: bool = False
     """Whether image-text matching answers in place of reading where it is sure, as with :attr:`QuerySettings.witness`
     and :attr:`QuerySettings.stated`."""
+    exact: bool = True
+    """Whether ``select`` looks closely at every picture. False rules out those whose contrastive score is below
+    :attr:`rule_out`."""
+    rule_out: Annotated[float, Field(ge=-1, le=1)] = -1.0
+    """Contrastive score below which a picture is ruled out; it depends on the matcher. -1 rules out none."""
     seconds: _Seconds | None = None
     """Seconds after which ``select`` begins no further picture; what it found until then is marked as a part."""
 

@@ -127,7 +127,8 @@ class Evidence:
     kind: str
     """What was done: ``pnpvqa``, ``stated`` (captions were read by rule), ``gradcam``, ``itm``, ``itc``, ``detection``,
     ``knowledge`` (no picture was looked at), ``eyes`` (a vision-language model was asked), or a name of the user's. Of
-    many pictures: ``select``, ``answers`` or ``sorted``, with ``unread`` and ``left`` for those that were not asked."""
+    many pictures: ``select``, ``answers`` or ``sorted``, with ``ruled_out``, ``unread`` and ``left`` for those that
+    were not asked."""
     images: Pictures = ()
     text: str = ""
     """The question or phrase put to the model."""
@@ -140,7 +141,7 @@ class Evidence:
     """Indices of the patches each caption read saw, one tuple of subsets an image."""
     scores: tuple[Number, ...] = ()
     """One score an image (``itc``), a description (``itm``, the logit of a match), a box (``detection``) or a choice
-    (``eyes``, its probability). ``select`` has the chance of yes for each image."""
+    (``eyes``, its probability). ``select`` has the chance of yes for each image, ``ruled_out`` the ITC score."""
     choices: tuple[str, ...] = ()
     """The choices that a vision-language model was given, where it tells their probabilities."""
     position: tuple[Number, Number] | None = None

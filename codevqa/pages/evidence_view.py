@@ -29,6 +29,7 @@ _SCORES = {
     "itc": ("match", "image-text contrast (ITC), cosine"),
     "detection": ("confidence in each box", "score of each box"),
     "select": ("yes:", "chance of yes"),
+    "ruled_out": ("match", "image-text contrast (ITC), cosine"),
     "eyes": ("sure of", "probability of each choice"),
 }
 """What the scores of a kind are to a reader, and to the models."""
@@ -132,7 +133,7 @@ def _bars(evidence: Evidence, pictures: Sequence[Picture]) -> list[dict[str, Any
     low, high = min([0.0, *known]), max([0.0, *known])
     reach = (high - low) or 1.0
     # Of equal scores the first is taken, as the primitive does.
-    best = evidence.scores.index(max(known)) if known and evidence.kind != "select" else None
+    best = evidence.scores.index(max(known)) if known and evidence.kind not in ("select", "ruled_out") else None
     bars = []
     for place, (ref, score) in enumerate(zip(evidence.images, evidence.scores, strict=True)):
         drawn = score if math.isfinite(score) else 0.0
@@ -153,7 +154,7 @@ def _scores(kind: str, scores: Sequence[float]) -> str:
     """Scores as visitors read them: a logit as the probability of a match."""
     if kind in ("gradcam", "itm"):
         scores = [logistic(one) if math.isfinite(one) else one for one in scores]
-    if kind == "itc":
+    if kind in ("itc", "ruled_out"):
         return ", ".join(f"{100 * one:.1f}" for one in scores).replace("-", "−")
     return ", ".join(map(chance if kind in _SCORES else number, scores))
 

@@ -94,6 +94,7 @@ def _about(selection: Selection, count: int, doubtful: int) -> tuple[str, ...]:
     sure = f", {low:,} to {high:,} in nine of ten cases" if low < high else ""
     told = (
         (doubtful, "to check, marked with a question mark"),
+        (selection.ruled_out, "ruled out without a close look"),
         (len(selection.unread), "could not be read"),
         (selection.left, "not reached in time"),
     )

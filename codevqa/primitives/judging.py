@@ -13,11 +13,11 @@ from ..core.question_kind import question_kind
 from ..core.selection import chance_of_yes
 from ..core.together import together
 from ..core.trace import Evidence
-from ..models.base import MatchRequest
+from ..models.base import MatchRequest, SimilarityRequest
 from .context import CallContext
 from .kinds import Image
 from .parts import Reading
-from .witness import as_question, described
+from .witness import as_question, described, phrase_of
 
 CHUNK = 64
 """Pictures asked at once."""
@@ -93,11 +93,26 @@ async def chosen(context: CallContext, name: str, images: Sequence[Image], text:
         question = as_question(text)
     except ValueError as error:
         raise ValueError(f"{name}(): {error}") from None
-    asked = await ask_each(context, images, question)
+    sets, close, unread = context.settings.sets, images, list[Image]()
+    if not sets.exact and sets.rule_out > -1 and context.services.compares:
+        close, unread = await _not_ruled_out(context, images, question)
+    asked = await ask_each(context, close, question)
+    asked.unread += unread
     chances = tuple(chance_of_yes(one.text, one.evidence) for _, one in asked.readings)
     context.record(Evidence("select", tuple(image.ref for image, _ in asked.readings), question, scores=chances))
     asked.record(context, question)
     return [image for image, one in asked.readings if one.text == "yes"]
+
+
+async def alike(
+    context: CallContext, images: Sequence[Image], phrase: str
+) -> tuple[str, list[tuple[Image, float]], list[Image]]:
+    """Returns what was compared with each picture, its contrastive score, and the pictures that cannot be read."""
+    text = f"a picture of {phrase}"
+    scores = await each(context.services.similarity(SimilarityRequest(one.picture, text)) for one in images)
+    found = list(zip(images, scores, strict=True))
+    scored = [(image, score) for image, score in found if not isinstance(score, ImageError)]
+    return text, scored, [image for image, score in found if isinstance(score, ImageError)]
 
 
 async def closest(context: CallContext, images: Sequence[Image], phrase: str, scores: Sequence[float]) -> Image:
@@ -119,3 +134,21 @@ async def each(calls: Iterable[Awaitable[Result]]) -> list[Result | ImageError]:
             return error
 
     return await together(map(made, calls))
+
+
+async def _not_ruled_out(
+    context: CallContext, images: Sequence[Image], question: str
+) -> tuple[Sequence[Image], list[Image]]:
+    """Returns the pictures to look at closely and those that cannot be read, and records the others.
+
+    Only what is to be there rules out.
+    """
+    wanted = described(question)
+    if len(wanted.texts) != 1 or wanted.negated:
+        return images, []
+    text, scored, unread = await alike(context, images, phrase_of(question))
+    least = context.settings.sets.rule_out
+    if out := [(image, score) for image, score in scored if score < least]:
+        refs, low = tuple(image.ref for image, _ in out), tuple(score for _, score in out)
+        context.record(Evidence("ruled_out", refs, text, scores=low))
+    return [image for image, score in scored if score >= least], unread

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 
-from ..core.errors import ImageError
 from ..core.question_kind import is_statement, number_in, question_kind
 from ..core.selection import chance_of_yes
 from ..core.trace import Evidence
-from ..models.base import SimilarityRequest
 from ..prompts import Example
 from .context import CallContext
 from .detection import count
-from .judging import Asked, ask_each, chosen, each
+from .judging import Asked, alike, ask_each, chosen
 from .kinds import Image
 from .signature import PrimitiveSet, primitive
 from .witness import as_question, phrase_of
@@ -85,10 +83,8 @@ async def sort_by(context: CallContext, images: list[Image], question: str) -> l
         raise ValueError("sort_by() needs a question or a phrase, not an empty string")
     kind = question_kind(question).kind
     if kind != "number" and (kind != "yes_no" or is_statement(question)) and context.services.compares:
-        asked, put = Asked(), f"a picture of {phrase_of(question)}"
-        scores = await each(context.services.similarity(SimilarityRequest(one.picture, put)) for one in images)
-        asked.unread = [image for image, score in zip(images, scores, strict=True) if isinstance(score, ImageError)]
-        found = [(image, one) for image, one in zip(images, scores, strict=True) if not isinstance(one, ImageError)]
+        put, found, unread = await alike(context, images, phrase_of(question))
+        asked = Asked(unread=unread)
     else:
         put = question if kind == "number" else as_question(question)
         asked = await ask_each(context, images, put)
