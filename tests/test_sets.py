@@ -114,13 +114,17 @@ def test_sets_are_grouped_and_sorted() -> None:
 
 
 def test_what_is_ruled_out_or_out_of_time_is_told() -> None:
-    scored = FakeMatcher(6, logit=logit, similarity=lambda one: 0.4 if level(one.picture) < 10 else 0.1)
+    few = lambda one: logit(one) if level(one.picture) < 10 else -9.0  # noqa: E731
+    scored = FakeMatcher(6, logit=few, similarity=lambda one: 0.4 if level(one.picture) < 10 else 0.1)
     with sets(scored, exact=False, rule_out=0.3) as vqa:
         answer = vqa.run(grey(), 'answer = select(images, "a cup")')
         assert numbers(answer, "ruled_out") == list(range(11, MANY + 1)) and numbers(answer, "select")[-1] == 10
         assert answer.selections[0].ruled_out == MANY - 10 and len(answer.selections[0].others) == MANY - 3
         every = vqa.run(grey(), 'answer = select(images, "no cups")')  # a low score is what this wants
         assert not every.selections[0].ruled_out
+    blind = FakeMatcher(6, logit=logit, similarity=lambda one: 0.1)
+    with sets(blind, exact=False, rule_out=0.3) as vqa:  # one that counts is among the best that it would rule out
+        assert numbers(vqa.run(grey(), 'answer = select(images, "a cup")'), "select") == list(range(1, MANY + 1))
     with sets(seconds=1e-6) as vqa:
         answer = vqa.run(grey(100), 'answer = select(images, "a cup")')
         assert numbers(answer, "left") == list(range(65, 101)) and answer.selections[0].left == 36

@@ -79,7 +79,10 @@ _MINI = Preset(
     retriever="sentence:@mini/weights/retriever",
     prompts=MappingProxyType({"image": "mini", "set": "mini"}),
     settings=Settings(
-        writer=WriterSettings(max_tokens=256, repairs=0), sets=SetSettings(witness=True), workers=64, strict_domain=True
+        writer=WriterSettings(max_tokens=256, repairs=0),
+        sets=SetSettings(witness=True, rule_out=0.1),
+        workers=64,
+        strict_domain=True,
     ),
     domain="@mini/weights/domain",
     options={"matcher": {"block": 2, "average": "all"}, "captioner": {"min_length": 0, "temperature": 0.5}},

@@ -141,7 +141,8 @@ async def _not_ruled_out(
 ) -> tuple[Sequence[Image], list[Image]]:
     """Returns the pictures to look at closely and those that cannot be read, and records the others.
 
-    Only what is to be there rules out.
+    Only what is to be there rules out. The best of the others are looked at, too: where one of them counts, the score
+    does not see what is asked for, such as a relation, and nothing is ruled out.
     """
     wanted = described(question)
     if len(wanted.texts) != 1 or wanted.negated:
@@ -149,6 +150,11 @@ async def _not_ruled_out(
     text, scored, unread = await alike(context, images, phrase_of(question))
     least = context.settings.sets.rule_out
     if out := [(image, score) for image, score in scored if score < least]:
+        best = sorted(out, key=lambda one: -one[1])[:CLOSEST]
+        if any(
+            one.text == "yes" for _, one in (await ask_each(context, [image for image, _ in best], question)).readings
+        ):
+            return images, []
         refs, low = tuple(image.ref for image, _ in out), tuple(score for _, score in out)
         context.record(Evidence("ruled_out", refs, text, scores=low))
     return [image for image, score in scored if score >= least], unread
