@@ -9,7 +9,6 @@ import dataclasses
 import gc
 import logging
 import threading
-from contextlib import AbstractContextManager
 from typing import Any
 
 import engine_kit
@@ -42,7 +41,7 @@ class Reader(ScriptedLM):
         return " yes" if sum(map(ord, str(request.prompt))) % 2 else " no"
 
 
-def engine(program: str = "", read: ScriptedLM | None = None, **settings: Any) -> AbstractContextManager[CodeVQA]:
+def engine(program: str = "", read: ScriptedLM | None = None, **settings: Any) -> CodeVQA:
     return engine_kit.engine(program, read or Reader(), **settings)
 
 

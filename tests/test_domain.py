@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from cli_kit import GARDEN, ROOT, CommandLine
+from engine_kit import engine
 from PIL import Image
 from test_questions import draw as draw_questions
 
@@ -25,8 +26,6 @@ from codevqa.models.fakes import FakeCaptioner, FakeMatcher, ScriptedLM
 from codevqa.pages import trace_page
 from codevqa.presets.assembly import domain_of
 from codevqa.presets.configuration import Layer, configure
-from codevqa.prompts import load
-from codevqa.writing.writer import Writer
 
 DOG = "Is there a dog?"
 PHOTOGRAPHS = {"gradio": "media_assets/images/*.jp*g", "sklearn": "datasets/images/*.jpg"}
@@ -139,13 +138,11 @@ def asking(domain: Domain, asked: list[str]) -> Iterator[dict[bool, CodeVQA]]:
 
     made = {}
     for strict in (True, False):
-        lm = ScriptedLM(says)
-        writer = Writer(lm, {"image": load("gqa"), "set": load("covr")})
-        models = Models(lm, FakeMatcher(6), FakeCaptioner(grid=6), domain=domain)
-        made[strict] = CodeVQA(writer, models, Settings(strict_domain=strict))
+        models = Models(ScriptedLM(says), FakeMatcher(6), FakeCaptioner(grid=6), domain=domain)
+        made[strict] = engine(says, models=models, settings=Settings(strict_domain=strict))
     yield made
-    for engine in made.values():
-        engine.close()
+    for vqa in made.values():
+        vqa.close()
 
 
 @pytest.mark.parametrize("method", ["codevqa", "pnpvqa"])

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +36,7 @@ def read(request: GenerationRequest) -> str:
 
 def engine(
     program: str = DISH, prompts: str | PromptSet = "okvqa", *, detector: FakeDetector | None = None, **query: Any
-) -> AbstractContextManager[CodeVQA]:
+) -> CodeVQA:
     chosen = load(prompts) if isinstance(prompts, str) else prompts
     sets: dict[Form, PromptSet] = {"image": chosen, "set": load("covr")}
     numbers = QuerySettings(captions=2, patches=5, **query)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from engine_kit import NARROW, RED, Gate, engine, reading_yes
+from engine_kit import NARROW, RED, Gate, engine
 from huggingface_hub.utils.tqdm import enable_progress_bars
 
 from codevqa import Answer, CodeVQA
@@ -20,7 +20,7 @@ BAD = Path("none.png")
 
 @pytest.fixture(scope="module")
 def vqa() -> Iterator[CodeVQA]:
-    with reading_yes() as made:
+    with engine(settings=NARROW) as made:
         yield made
 
 

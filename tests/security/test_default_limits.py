@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from engine_kit import reading_yes
+from engine_kit import engine
 from sandbox_kit import IMAGES
 
 from codevqa import CodeVQA, Limits, Settings
@@ -23,7 +23,7 @@ TOO_MUCH = {
 
 @pytest.fixture(scope="module")
 def vqa() -> Iterator[CodeVQA]:
-    with reading_yes(Settings()) as made:
+    with engine(settings=Settings()) as made:
         yield made
 
 

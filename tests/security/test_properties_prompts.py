@@ -9,20 +9,20 @@ from typing import TypeAlias, get_args
 
 import fuzz_kit  # noqa: F401 -- how long properties are tried
 import pytest
+from engine_kit import engine as engine_of
 from hypothesis import example, given
 from hypothesis import strategies as st
 from PIL import Image
 from tiny_lm import build_tokenizer
 
-from codevqa import CodeVQA, Models, Program, QuerySettings, Settings, Writer, WriterSettings
+from codevqa import Program, QuerySettings, Settings, WriterSettings
 from codevqa.core.errors import ProgramRuntimeError
 from codevqa.core.settings import PromptForm
 from codevqa.core.text import caption_line, one_line, unmarked
 from codevqa.core.trace import Form
 from codevqa.core.wording import Wording
 from codevqa.models.base import Completion, GenerationRequest, Message
-from codevqa.models.fakes import FakeCaptioner, FakeMatcher, ScriptedLM
-from codevqa.prompts import load
+from codevqa.models.fakes import FakeCaptioner, ScriptedLM
 from codevqa.writing.prompt_forms import extract_program
 
 CHATML = (
@@ -81,14 +81,10 @@ class Engine:
         self.tokenizer.add_special_tokens({"additional_special_tokens": CONTROL})
         self.reader = ScriptedLM(" yes")
         query = QuerySettings(captions=1, patches=4, form=form, wording=wording, selection="fixed", max_draws=1)
-        self.writer = Writer(
-            ScriptedLM("answer = 1"),
-            {"image": load("gqa"), "set": load("covr")},
-            settings=WriterSettings(form=form, wording=wording),
-        )
+        settings = Settings(query=query, writer=WriterSettings(form=form, wording=wording), remember=0)
         captioner = FakeCaptioner(lambda request: self.caption, grid=6)
-        settings = Settings(query=query, remember=0)
-        self.vqa = CodeVQA(self.writer, Models(self.reader, FakeMatcher(6), captioner), settings)
+        self.vqa = engine_of("answer = 1", self.reader, captioner=captioner, settings=settings)
+        self.writer = self.vqa.writer
 
     def built(self, prompt: str | tuple[Message, ...]) -> Built:
         if isinstance(prompt, str):

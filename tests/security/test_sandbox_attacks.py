@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from engine_kit import reading_yes
+from engine_kit import NARROW, engine
 from escapes import ESCAPES, LATER
 from sandbox_kit import IMAGES, PRIMITIVES, Kit, answering
 
@@ -29,7 +29,7 @@ PICTURES = [image.picture for image in IMAGES]
 
 @pytest.fixture(scope="module")
 def vqa() -> Iterator[CodeVQA]:
-    with reading_yes() as made:
+    with engine(settings=NARROW) as made:
         yield made
 
 
