@@ -1,4 +1,4 @@
-"""Detectors: boxes are the network's own, whatever else is asked at the same time, and count things in programs."""
+"""Detectors and contrastive matchers give the numbers of their networks, whatever else is asked at the same time."""
 
 from __future__ import annotations
 
@@ -13,12 +13,11 @@ import numpy.typing as npt
 import pytest
 import torch
 from tiny import noise_picture, write_blip
-from tiny_contrastive import write_clip
-from tiny_detector import write_grounding_dino, write_owlv2
+from tiny_detector import write_clip, write_grounding_dino, write_owlv2, write_siglip
 
 from codevqa import CodeVQA
 from codevqa.core.errors import ModelNotFoundError, SetupError
-from codevqa.models.base import Box, DetectRequest
+from codevqa.models.base import Box, DetectRequest, SimilarityRequest, grounds
 from codevqa.models.contrastive import ContrastiveMatcher
 from codevqa.models.detector import ZeroShotDetector
 from codevqa.presets.assembly import load
@@ -140,3 +139,62 @@ def test_what_is_no_detector_is_named(tmp_path: Path, folder: str) -> None:
     other._network.config.model_type = "omdet-turbo"
     with pytest.raises(SetupError, match="'omdet-turbo' network"):
         ZeroShotDetector(other._network, other._processor, name="x")
+
+
+CONTRASTIVE = {"clip": write_clip, "siglip": write_siglip}
+PICTURES = [noise_picture(0), noise_picture(1), noise_picture(2, 60, 30)]
+TEXTS = ["a picture of a cat", "A Dog", "cat " * 100, ""]
+PAIRS = [SimilarityRequest(picture, text) for picture in PICTURES for text in TEXTS]
+
+
+@pytest.fixture(scope="module", params=CONTRASTIVE)
+def contrastive(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> str:
+    return CONTRASTIVE[request.param](tmp_path_factory.mktemp(request.param))
+
+
+def test_scores_are_the_network_s_own(contrastive: str) -> None:
+    matcher = load("matcher", f"contrastive:{contrastive}", device="cpu")
+    network, siglip = matcher._network, "siglip" in contrastive
+    texts = [TEXTS[0], TEXTS[1].lower()]
+    given = matcher._processor(
+        images=[one.pixels for one in PICTURES],
+        text=texts,
+        padding="max_length" if siglip else True,
+        max_length=64 if siglip else 16,
+        truncation=True,
+        padding_side="right",
+        return_tensors="pt",
+    )
+    if siglip:
+        # "a▁dog", its end, and padding up to the place that is read.
+        assert given["input_ids"][1].tolist() == [5, 4, 8, 19, 11, 1] + [0] * 58
+        del given["attention_mask"]
+    with torch.inference_mode():
+        logits = network(**given).logits_per_image
+        bias = network.logit_bias if siglip else 0
+        expected = (logits - bias) / network.logit_scale.exp()
+    asked = [SimilarityRequest(picture, text) for picture in PICTURES for text in TEXTS[:2]]
+    np.testing.assert_allclose(matcher.similarity(asked), expected.ravel().tolist(), atol=1e-5)
+    assert expected.std() > 0.01 and not grounds(matcher) and matcher.name == Path(contrastive).name
+
+
+def test_a_score_does_not_depend_on_what_else_is_asked_and_a_picture_is_embedded_once(contrastive: str) -> None:
+    matcher = ContrastiveMatcher.from_pretrained(contrastive, device="cpu")
+    matcher.batch = 2
+    alone = [ContrastiveMatcher.from_pretrained(contrastive, device="cpu").similarity([one])[0] for one in PAIRS]
+    seen: list[int] = []
+    embed = matcher._network.get_image_features
+
+    def counting(pixel_values: torch.Tensor) -> object:
+        seen.append(len(pixel_values))
+        return embed(pixel_values=pixel_values)
+
+    matcher._network.get_image_features = counting
+    np.testing.assert_allclose(matcher.similarity(PAIRS), alone, atol=1e-5)
+    np.testing.assert_allclose(matcher.similarity(PAIRS[::-1]), alone[::-1], atol=1e-5)
+    assert seen == [2, 1] and len(set(np.round(alone, 4))) > 6
+
+
+def test_what_does_not_compare_is_named(tmp_path: Path) -> None:
+    with pytest.raises(SetupError, match="'blip' network"):
+        ContrastiveMatcher.from_pretrained(write_blip(tmp_path, "captioner"))

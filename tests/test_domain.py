@@ -14,7 +14,7 @@ import pytest
 from cli_kit import GARDEN, ROOT, CommandLine
 from engine_kit import engine
 from PIL import Image
-from test_questions import draw as draw_questions
+from test_miniworld import draw_questions
 
 from codevqa import CodeVQA, Models, Settings
 from codevqa.core.trace import ImageRef

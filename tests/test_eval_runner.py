@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import heapq
 import json
 from pathlib import Path
 
@@ -15,7 +16,7 @@ from codevqa.core.errors import EngineClosedError, InputError, ModelError
 from codevqa.core.trace import Method
 from codevqa.eval import Store, evaluate
 from codevqa.eval.report.reading import summary_of
-from codevqa.eval.run.session import Status
+from codevqa.eval.run.session import Forecast, Status
 from codevqa.eval.task import DataSet
 from codevqa.models.base import GenerationRequest
 
@@ -120,3 +121,48 @@ def test_what_makes_no_sense_is_refused(tmp_path: Path, wrong: dict[str, object]
     with pytest.raises(InputError):
         evaluate(fake_engine, data, tmp_path / "run", **wrong)  # type: ignore[arg-type]
     assert not (tmp_path / "run").exists()
+
+
+def test_every_row_says_what_it_cost_and_reading_is_counted_apart_from_writing(tmp_path: Path) -> None:
+    with fake_engine() as vqa, evaluate(vqa, Numbered(tmp_path, 4), tmp_path / "run") as store:
+        rows = {method: next(store.rows(method)) for method in ("codevqa", "pnpvqa")}
+        summary, pace = summary_of(store), store.pace()
+    ours, theirs = rows["codevqa"].cost, rows["pnpvqa"].cost
+    assert ours is not None and theirs is not None
+    assert ours.calls == {"caption": 2, "match": 1, "read": 1, "write": 1} and "write" not in theirs.calls
+    assert ours.prompt_tokens + ours.completion_tokens == rows["codevqa"].tokens
+    assert ours.program_seconds > 0 == theirs.program_seconds and ours.model_seconds > 0
+    assert ours.seconds < rows["codevqa"].seconds
+    cost = summary.methods["codevqa"].cost
+    assert cost is not None and cost.rows == 4 and cost.calls == ours.calls
+    assert pace is not None and pace.questions == 4 and pace.rate is not None
+
+
+@pytest.mark.parametrize(
+    ("total", "window", "load", "took"),
+    [
+        pytest.param(60, 64, 10.0, 2.0, id="all at once, as small runs are"),
+        pytest.param(400, 16, 0.0, 2.0, id="a steady run"),
+        pytest.param(1000, 32, 20.0, 2.0, id="models that load slowly"),
+        pytest.param(50, 1, 0.0, 1.0, id="one after another"),
+    ],
+)
+def test_a_tenth_tells_the_rest(total: int, window: int, load: float, took: float) -> None:
+    status, forecast, begun, told = Status(total=total), Forecast(), dict[int, float](), list[tuple[float, float]]()
+    ends: list[tuple[float, int]] = []
+    for number in range(min(window, total)):
+        begun[number] = 0.0
+        heapq.heappush(ends, (load + took * (0.9 + number % 7 / 20), number))
+    while ends:
+        now, number = heapq.heappop(ends)
+        ages = [now - start for one, start in begun.items() if one != number]
+        status.examples, status.seconds = status.examples + 1, now
+        status.under_way, status.recent = forecast.finished(now, now - begun.pop(number), ages)
+        if status.examples >= total / 10 and status.left is not None:
+            told.append((now, status.left))
+        if (following := window + status.examples - 1) < total:
+            begun[following] = now
+            heapq.heappush(ends, (now + took * (0.9 + following % 7 / 20), following))
+    whole = told[-1][0]
+    assert told[-1][1] == 0
+    assert all(abs(at + left - whole) <= 0.2 * whole for at, left in told), (told[0], whole)

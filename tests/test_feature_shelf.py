@@ -12,7 +12,7 @@ from blip_kit import load
 from safetensors.torch import save_file
 from test_collection import fill
 from tiny import write_blip
-from tiny_contrastive import write_clip
+from tiny_detector import write_clip
 
 from codevqa.core.collection import Collection, StoredPicture
 from codevqa.models import feature_shelf

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from openai_kit import Reply, Serve, failure, turn
 from PIL import Image
-from test_registry import configured
+from test_downloads import configured
 
 from codevqa.core.errors import ModelError, ServerError
 from codevqa.core.images import load_picture

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import json
 import random
 import subprocess
@@ -13,7 +14,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
-from answer_kit import digest
 from eval_kit import environment
 from openai_kit import Reply, Serve, completion, failure
 from PIL import Image as PILImage
@@ -107,9 +107,8 @@ def test_a_replay_imports_no_model_library(run: Recorded) -> None:
     code = """
 import json, sys
 from codevqa import Question
-from answer_kit import digest
 from pathlib import Path
-from test_record import again
+from test_record import again, digest
 if __name__ == "__main__":
     folder, questions = sys.argv[1], [Question(images, text) for images, text in json.loads(sys.argv[2])]
     with again(Path(folder)) as vqa:
@@ -280,3 +279,12 @@ def test_no_key_or_password_gets_into_the_record(
         stored = b"".join(file.read_bytes() for file in tmp_path.iterdir())
     assert b"some-model" in stored and str(server.server_port).encode() in stored
     assert key.encode() not in stored and b"hunter2" not in stored
+
+
+def digest(answer: Answer) -> str:
+    """The SHA-256 of an answer's JSON without times: the same for an answer that was derived again."""
+    shown = answer.to_dict()
+    del shown["seconds"], shown["cost"]
+    for call in shown["calls"]:
+        del call["seconds"], call["remembered"], call["ahead"]
+    return hashlib.sha256(json.dumps(shown, sort_keys=True).encode()).hexdigest()

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from cli_kit import CommandLine
 from engine_kit import BLUE, GREEN, RED, engine, reader
+from PIL import Image
 from PIL import Image as PILImage
 
 from codevqa import Answer, CodeVQA, Settings, WriterSettings
@@ -163,11 +166,7 @@ def test_query_asks_the_eyes_with_what_can_be_chosen_from_and_shows_it() -> None
         vqa.run(RED, 'answer = query(img, "Is it red or blue?") + query(img, "Is it big?")')
     assert answer.text == "red" and answer.models["eyes"] == "fake-eyes" and "captioner" not in answer.models
     assert eyes.requests[0].text == f"What color is it?{SHORT}"
-    assert [(one.choices, len(one.pictures)) for one in eyes.requests] == [
-        ((), 1),
-        (("red", "blue"), 1),
-        (("yes", "no"), 1),
-    ]
+    assert [one.choices for one in eyes.requests] == [(), ("red", "blue"), ("yes", "no")]
     (seen,) = answer.trace.calls[0].evidence
     assert (seen.kind, seen.prompt, seen.completion) == ("eyes", f"What color is it?{SHORT}", "Red.")
 
@@ -202,8 +201,37 @@ def test_a_prompt_set_says_how_answers_are_to_be() -> None:
 def test_what_the_models_cannot_do_is_refused() -> None:
     eyes, blip = FakeEyes(), {"eyes": None, "matcher": FakeMatcher(6), "captioner": FakeCaptioner()}
     for method, lacks, looking in (("pnpvqa", "captioner", {"eyes": eyes}), ("direct", "vision-language model", blip)):
-        with seeing(**looking) as vqa, pytest.raises(SetupError, match=lacks):  # type: ignore[arg-type]
+        with seeing(**looking) as vqa, pytest.raises(SetupError, match=lacks):
             vqa.ask(RED, "What is it?", method=method)  # type: ignore[arg-type]
     assert not eyes.requests
     with pytest.raises(SetupError, match="Nothing here can answer"):
         seeing(eyes=None, matcher=FakeMatcher(6))
+
+
+ROOT = Path(__file__).resolve().parents[1]
+PICTURES = ROOT / "examples" / "pictures"
+WEIGHTS = ROOT / "codevqa" / "mini" / "weights" / "vlm"
+
+
+def test_programs_and_direct_questions_are_answered_by_it(codevqa: CommandLine) -> None:
+    """Three pictures of a shelf, two with a purple cup; captions are not read."""
+    shelf = sorted(map(str, PICTURES.glob("shelf-*.png")))
+    for method in ("codevqa", "direct"):
+        asked = ["ask", *shelf, "-q", "How many pictures contain a purple cup?", "--preset", "mini-vlm"]
+        done = codevqa(*asked, "--method", method)
+        assert done.stdout == "2\n"
+
+
+@pytest.mark.slow
+def test_a_large_picture_is_answered_through_a_real_server(tmp_path: Path, served: str) -> None:
+    """Model, pictures and questions go over HTTP to ``transformers serve``, from the program and without one."""
+    large = tmp_path / "harbor.jpg"
+    with Image.open(PICTURES / "harbor.png") as small:
+        small.convert("RGB").resize((3000, 3000)).save(large, quality=95)
+    sets = {"eyes.base_url": served, "eyes.timeout": 300.0}
+    with CodeVQA.from_preset("mini", eyes=f"openai:{WEIGHTS}", sets=sets) as vqa:
+        answer = vqa.ask(large, "What color is the flag?")
+        direct = vqa.ask([large, PICTURES / "garden.png"], "How many pictures contain a flag?", method="direct")
+    (seen,) = answer.trace.calls[-1].evidence
+    assert (answer.text, answer.fallback, seen.kind) == ("red", False, "eyes")
+    assert direct.text == "1"

@@ -1,5 +1,10 @@
 from __future__ import annotations
 
+import sys
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
 import numpy as np
 import pytest
 from scipy import stats
@@ -93,3 +98,18 @@ def test_holm_by_hand() -> None:
     # Holm (1979): the smallest times 4, the next times 3, ...; never less than the one before, never more than 1.
     assert holm([0.01, 0.04, 0.03, 0.5]) == pytest.approx([0.04, 0.09, 0.09, 0.5])
     assert holm([0.6, 0.7]) == [1.0, 1.0] and holm([]) == []
+
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+coverage = import_module("benchmarks.coverage")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("structure", coverage.structures(), ids=lambda one: one.name)
+def test_an_interval_holds_the_truth_and_a_true_null_stands(structure: Any) -> None:
+    found = coverage.covered(structure)
+    usual = structure.right[0] < 0.9
+    assert (0.93 if usual else 0.9) <= found.difference <= 0.97
+    assert found.rejected <= 0.07
+    # A handful of clusters, or of errors, says so little of a share that more than is promised is held.
+    assert 0.93 <= found.share <= (0.97 if usual and structure.clusters.max() >= 9 else 0.995)

@@ -1,4 +1,4 @@
-"""A model computes for one caller at a time: engines that share it, threads of the user's, and processes."""
+"""A model computes for one caller at a time: engines, threads and processes that share it; and interrupts."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -15,14 +15,17 @@ from typing import Any, TypeVar
 
 import lm_kit
 import pytest
+import torch
 from engine_kit import forked
 from lm_kit import HEAD, llama, mixed
 
 from codevqa import CodeVQA
 from codevqa.batching.model_services import ModelServices
 from codevqa.core.errors import SetupError
+from codevqa.core.loop_thread import LoopThread
 from codevqa.engine.many import Question
 from codevqa.models.base import Completion, GenerationRequest, Models
+from codevqa.models.cpu_threads import NetworkThread
 from codevqa.models.fakes import FakeCaptioner, FakeMatcher
 from codevqa.models.openai_lm import OpenAILM
 from codevqa.models.turn import Turn
@@ -194,3 +197,55 @@ def test_a_fork_says_that_it_cannot_use_what_was_loaded_before_it() -> None:
     assert refused.startswith(f"{SetupError.__name__}: A model") and "spawn" in refused
     server = OpenAILM("m", base_url="http://127.0.0.1:9/v1", api_key="k")
     assert "spawn" in forked(lambda: server.generate([request]))
+
+
+@pytest.mark.usefixtures("interruptible")
+def test_an_interrupt_of_the_caller_cancels_the_work() -> None:
+    cancelled = threading.Event()
+
+    async def work() -> None:
+        try:
+            await asyncio.sleep(30)
+        except asyncio.CancelledError:
+            cancelled.set()
+            raise
+
+    loop = LoopThread("test")
+    threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT)).start()  # once the main thread waits for the result
+    with pytest.raises(KeyboardInterrupt):
+        loop.run(work())
+    assert cancelled.wait(5)
+    loop.close()
+
+
+CPU = torch.device("cpu")
+
+
+@pytest.fixture
+def two_cores() -> Iterator[None]:
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    yield
+    torch.set_num_threads(before)
+
+
+def where() -> tuple[str, int]:
+    return threading.current_thread().name, torch.get_num_threads()
+
+
+@pytest.mark.usefixtures("two_cores")
+def test_a_small_network_has_a_thread_of_one_core() -> None:
+    network = NetworkThread(torch.nn.Linear(30, 10), 1, CPU, large=1000)
+    name, count = network.run(where)
+    assert name.startswith("codevqa-network") and count == 1
+    assert torch.get_num_threads() == 2
+    with pytest.raises(ZeroDivisionError):
+        network.run(lambda: 1 // 0)
+
+
+@pytest.mark.usefixtures("two_cores")
+def test_a_large_network_has_all_cores() -> None:
+    network = torch.nn.Linear(30, 10)  # 310 weights
+    assert NetworkThread(network, 1, CPU, large=310).run(where) == (threading.current_thread().name, 2)
+    assert NetworkThread(network, 2, CPU, large=310).run(where)[1] == 1  # 155 a block
+    assert NetworkThread(network, 1, torch.device("cuda")).run(where)[1] == 2

@@ -1,4 +1,4 @@
-"""Tiny random detectors, written to disk as any other: Grounding DINO and OWLv2, 64 pixels a side at most."""
+"""Tiny random detectors (Grounding DINO, OWLv2) and contrastive models (CLIP, SigLIP), written to disk as any other."""
 
 from __future__ import annotations
 
@@ -10,26 +10,37 @@ import torch
 from tiny import WORDS
 from transformers import (
     BertTokenizer,
+    CLIPConfig,
+    CLIPModel,
+    CLIPProcessor,
     CLIPTokenizerFast,
+    GemmaTokenizer,
     GroundingDinoConfig,
     GroundingDinoForObjectDetection,
     GroundingDinoProcessor,
     Owlv2Config,
     Owlv2ForObjectDetection,
     Owlv2Processor,
+    SiglipConfig,
+    SiglipModel,
+    SiglipProcessor,
     SwinConfig,
 )
+from transformers.models.clip.image_processing_pil_clip import CLIPImageProcessorPil
 from transformers.models.grounding_dino.image_processing_pil_grounding_dino import GroundingDinoImageProcessorPil
 from transformers.models.owlv2.image_processing_pil_owlv2 import Owlv2ImageProcessorPil
+from transformers.models.siglip.image_processing_pil_siglip import SiglipImageProcessorPil
 
 SIDE = 64
+SMALL = 32
+_COMMON = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 64}
+_SEEN = {"image_size": SMALL, "patch_size": 8, **_COMMON}
 
 
 def write_grounding_dino(folder: Path, seed: int = 0) -> str:
     """Writes a random Grounding DINO (width 64, 16 queries) and returns its folder."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "vocab.txt").write_text("\n".join(WORDS) + "\n")
-    size = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 64}
     config = GroundingDinoConfig(
         backbone_config=SwinConfig(
             image_size=SIDE,
@@ -39,7 +50,7 @@ def write_grounding_dino(folder: Path, seed: int = 0) -> str:
             window_size=4,
             out_features=["stage2", "stage3", "stage4"],
         ),
-        text_config={"model_type": "bert", "vocab_size": len(WORDS), "max_position_embeddings": 64, **size},
+        text_config={"model_type": "bert", "vocab_size": len(WORDS), "max_position_embeddings": 64, **_COMMON},
         d_model=64,  # GroupNorm wants more than one channel in each of 32
         encoder_layers=2,
         encoder_ffn_dim=64,
@@ -61,11 +72,10 @@ def write_grounding_dino(folder: Path, seed: int = 0) -> str:
 def write_owlv2(folder: Path, seed: int = 0) -> str:
     """Writes a random OWLv2 (width 32, 8 x 8 patches) and returns its folder."""
     tokenizer = write_clip_tokenizer(folder)
-    common = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 64}
-    text = {"vocab_size": len(tokenizer), "max_position_embeddings": 16, **common}
+    text = {"vocab_size": len(tokenizer), "max_position_embeddings": 16, **_COMMON}
     text |= {"bos_token_id": 1, "eos_token_id": len(tokenizer) - 1, "pad_token_id": 0}
     config = Owlv2Config(
-        text_config=text, vision_config={"image_size": SIDE, "patch_size": 8, **common}, projection_dim=32
+        text_config=text, vision_config={"image_size": SIDE, "patch_size": 8, **_COMMON}, projection_dim=32
     )
     save_wide(Owlv2ForObjectDetection(config), folder, seed)
     pictures = Owlv2ImageProcessorPil(size={"height": SIDE, "width": SIDE})
@@ -92,3 +102,29 @@ def save_wide(network: Any, folder: Path, seed: int) -> None:
             if "norm" not in name.lower() and weight.dim() > 1:
                 weight.copy_(torch.randn(weight.shape, generator=generator) * 0.2)
     network.save_pretrained(folder)
+
+
+def write_clip(folder: Path, seed: int = 0) -> str:
+    """Writes a random CLIP, whose texts have 16 tokens at most, and returns its folder."""
+    tokenizer = write_clip_tokenizer(folder)
+    ends = len(tokenizer) - 1
+    text = {"vocab_size": len(tokenizer), "max_position_embeddings": 16, **_COMMON}
+    text |= {"bos_token_id": 1, "eos_token_id": ends}
+    save_wide(CLIPModel(CLIPConfig(text_config=text, vision_config=_SEEN, projection_dim=32)), folder, seed)
+    pictures = CLIPImageProcessorPil(size={"shortest_edge": SMALL}, crop_size={"height": SMALL, "width": SMALL})
+    CLIPProcessor(pictures, tokenizer).save_pretrained(folder)
+    return str(folder)
+
+
+def write_siglip(folder: Path, seed: int = 0) -> str:
+    """Writes a random SigLIP with a tokenizer as SigLIP 2's, and returns its folder."""
+    folder.mkdir(parents=True, exist_ok=True)
+    words = {
+        word: place for place, word in enumerate(["<pad>", "<eos>", "<bos>", "<unk>", *"▁abcdefghijklmnopqrstuvwxyz"])
+    }
+    tokenizer = GemmaTokenizer(vocab=words, merges=[], add_bos_token=False, add_eos_token=True, model_max_length=64)
+    text = {"vocab_size": len(words), "max_position_embeddings": 64, **_COMMON}
+    save_wide(SiglipModel(SiglipConfig(text_config=text, vision_config=_SEEN)), folder, seed)
+    pictures: Any = SiglipImageProcessorPil(size={"height": SMALL, "width": SMALL})
+    SiglipProcessor(pictures, tokenizer).save_pretrained(folder)
+    return str(folder)

@@ -1,7 +1,5 @@
 """What a program may use, and what may cross the boundary: each probe is one program and how it ends."""
 
-# ruff: noqa: E501 -- a probe reads best on one line
-
 from __future__ import annotations
 
 import asyncio
@@ -9,11 +7,14 @@ import contextlib
 import gc
 import resource
 import time
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from engine_kit import engine
 from sandbox_kit import IMAGES, LIMITS, PRIMITIVES, Kit, saying
 
+from codevqa import CodeVQA, Limits, Settings
 from codevqa.core.errors import (
     ProgramAnswerError,
     ProgramError,
@@ -21,7 +22,10 @@ from codevqa.core.errors import (
     ProgramRuntimeError,
     ProgramSyntaxError,
 )
-from codevqa.sandbox import Limits, Sandbox
+from codevqa.sandbox import Sandbox
+
+# ruff: noqa: E501 -- a probe reads best on one line
+
 
 Args = tuple[Any, ...]
 SLACK = 15
@@ -264,3 +268,32 @@ def test_an_answer_is_read_however_the_program_leaves_it(kit: Kit, source: str, 
     else:
         found = kit.value(source)
         assert found == expected and type(found) is type(expected)
+
+
+TOO_MUCH = {
+    "seconds": ("while True:\n    pass\nanswer = 1", "computed longer than 2 seconds"),
+    "memory": ("answer = len('a' * (65 << 20))", "more than 67,108,864 bytes of memory"),
+    "calls": ("while True:\n    answer = get_pos(img, 'a')", "more than 200 calls"),
+    "output": ("print('a' * (65 << 10))\nanswer = 1", "printed more than 65,536 bytes"),
+    "source": ("#" * (65 << 10) + "\nanswer = 1", "the limit is 65,536"),
+    "recursion": ("def f(n):\n    return f(n - 1) if n else 0\nanswer = f(250)", "itself more than 200 deep"),
+}
+
+
+@pytest.fixture(scope="module")
+def vqa() -> Iterator[CodeVQA]:
+    with engine(settings=Settings()) as made:
+        yield made
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("limit", TOO_MUCH)
+def test_the_limits_are_these_where_nothing_else_is_said(vqa: CodeVQA, limit: str) -> None:
+    picture = IMAGES[0].picture
+    source, says = TOO_MUCH[limit]
+    with pytest.raises(ProgramLimitError, match=says):
+        vqa.run(picture, source)
+
+
+def test_two_minutes_and_an_hour_of_waiting_are_the_longest_run() -> None:
+    assert (Limits().wall_seconds, Limits().model_seconds) == (120, 3600)
