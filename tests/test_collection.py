@@ -233,22 +233,6 @@ def test_a_picture_that_changes_afterwards_is_named(tmp_path: Path, open_: Any, 
             assert one.pixels.size == one.size
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
-def test_what_may_not_be_read_is_left_out_until_it_may(tmp_path: Path, open_: Any) -> None:
-    photos = fill(tmp_path / "photos", 2)
-    fill(photos / "b", 1).chmod(0)
-    (photos / "001.png").chmod(0)
-    opened = open_(recursive=True)
-    assert names(opened.open()) == ["000.png"]
-    assert {one.name: one.why.rpartition(": ")[2] for one in opened.left_out} == {
-        "b": "Permission denied.",
-        "001.png": "Permission denied.",
-    }
-    (photos / "b").chmod(0o700)
-    (photos / "001.png").chmod(0o600)
-    assert len(open_(recursive=True)) == 3
-
-
 def test_a_failing_disk_is_tried_again(tmp_path: Path, open_: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     fill(tmp_path / "photos", 2)
     with monkeypatch.context() as patched:

@@ -68,12 +68,12 @@ def test_many_questions_share_batches_and_one_bad_picture_loses_nothing(tmp_path
 def test_no_work_is_done_twice() -> None:
     program = 'color = query(img, "What color is it?")\nx, y = get_pos(img, "star")\nanswer = "yes" if x else color'
     asked = [(picture, f"Is it {word}?") for picture in (RED, GREEN, BLUE) for word in ("red", "so")]
-    with engine(program) as vqa:
+    with engine(program, batch_wait=5.0) as vqa:  # nothing is late by the clock
         models: Any = vqa.models
         for _ in range(2):
             assert [answer.error for answer in vqa.ask_many(asked)] == [None] * 6
-            done = [models.matcher.matches.requests, models.captioner.requests, models.reader.requests]
-            assert list(map(len, done)) == [6, 6, 3]
+            done = [models.matcher.matches.batches, models.captioner.batches, models.reader.batches]
+            assert done == [[6], [6], [3]]
 
 
 @pytest.mark.parametrize(("ahead", "batches"), [(True, 1), (False, 3)])

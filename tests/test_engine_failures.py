@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from typing import Literal
 
 import pytest
 from engine_kit import BLUE, GREEN, RED, engine
@@ -19,8 +18,6 @@ from codevqa.core.events import Failed
 from codevqa.core.images import load_picture
 from codevqa.models.base import CaptionRequest, GenerationRequest
 from codevqa.models.fakes import FakeCaptioner, ScriptedLM
-
-METHODS: tuple[Literal["codevqa", "pnpvqa"], ...] = ("codevqa", "pnpvqa")
 
 
 @pytest.mark.parametrize(

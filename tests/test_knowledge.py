@@ -1,26 +1,18 @@
-"""Prompt sets for VQAv2 and OK-VQA, and the knowledge that they need."""
+"""What programs ask of the reader's knowledge."""
 
 from __future__ import annotations
 
-import os
-import re
-from pathlib import Path
 from typing import Any
 
 import engine_kit
-import pytest
-from PIL import Image as PILImage
+from engine_kit import RED
 
 from codevqa import CodeVQA
-from codevqa.core.errors import ProgramError
 from codevqa.core.settings import QuerySettings
 from codevqa.core.trace import Form
-from codevqa.models.base import Box, GenerationRequest, Message
-from codevqa.models.fakes import FakeDetector
+from codevqa.models.base import GenerationRequest, Message
 from codevqa.prompts import PromptSet, load
 
-RED, BLUE = (PILImage.new("RGB", (60, 40), color) for color in ("red", "blue"))
-BOXES = FakeDetector([Box(0, 0, 9, 9, 0.9), Box(20, 0, 29, 9, 0.8)])
 DISH = 'dish = visual_query(img, "What dish is it?")\nanswer = knowledge_query("Where is " + dish + " from?")'
 
 
@@ -34,13 +26,10 @@ def read(request: GenerationRequest) -> str:
     return " Four legs.\n" if "How many" in asked.rsplit("Q: ", 1)[-1] else " Italy\n"
 
 
-def engine(
-    program: str = DISH, prompts: str | PromptSet = "okvqa", *, detector: FakeDetector | None = None, **query: Any
-) -> CodeVQA:
-    chosen = load(prompts) if isinstance(prompts, str) else prompts
-    sets: dict[Form, PromptSet] = {"image": chosen, "set": load("covr")}
+def engine(program: str = DISH, **query: Any) -> CodeVQA:
+    sets: dict[Form, PromptSet] = {"image": load("okvqa"), "set": load("covr")}
     numbers = QuerySettings(captions=2, patches=5, **query)
-    return engine_kit.engine(program, read, prompts=sets, detector=detector, repairs=0, query=numbers, workers=4)
+    return engine_kit.engine(program, read, prompts=sets, repairs=0, query=numbers, workers=4)
 
 
 # -- knowledge -------------------------------------------------------------------------------------------------------
@@ -80,27 +69,3 @@ def test_a_chat_model_gets_knowledge_as_turns() -> None:
 
 
 # -- the release -----------------------------------------------------------------------------------------------------
-
-RELEASE = Path(os.environ.get("CODEVQA_RELEASE", ""))
-BANKS: dict[str, Form] = {
-    "okvqa_programs_and_questions50.json": "image",
-    "vqav2_programs_and_questions50_find.json": "image",
-    "nlvr2_programs_and_questions50_find.json": "set",
-    "covr_programs_and_questions50b_find.json": "set",
-}
-
-
-@pytest.mark.skipif(not RELEASE.name, reason="CODEVQA_RELEASE names no folder with the paper's release")
-def test_programs_of_the_release_run_but_those_that_were_published_broken() -> None:
-    failed = []
-    with engine(detector=BOXES) as vqa:
-        for file, form in BANKS.items():
-            programs = [one for one in load(RELEASE / file).examples if re.search(r"find_object|_query", one.program)]
-            assert len(programs) >= 7
-            for one in programs:
-                try:
-                    assert vqa.run([RED, BLUE][: 1 + (form == "set")], one.program, form=form).text
-                except ProgramError:
-                    failed.append(one.id)
-    # An unknown name in the first two, syntax in the others.
-    assert set(failed) == {"5734855", "77904", "82401", "53346", "52662"}

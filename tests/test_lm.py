@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,7 +12,6 @@ import torch
 from lm_kit import CONTEXT, HEAD, alone, build, ending, gpt2, llama, mixed, reference
 from tiny_lm import CHAT_TEMPLATE, build_tiny_lm, build_tokenizer
 
-import codevqa
 from codevqa.core.errors import ModelError, SetupError
 from codevqa.models.base import GenerationRequest, Message
 from codevqa.models.causal_lm import TransformersLM
@@ -26,13 +24,7 @@ from codevqa.models.causal_lm.network import LlamaNetwork
 WAYS = ("packed", "slots", "generate")
 LONG = Schedule(steps=8, rounds_in_flight=2, prefill_tokens=10**6, least_saving=10**6, length_multiple=64)
 EACH = Schedule(steps=1, rounds_in_flight=0, prefill_tokens=256, least_saving=1, length_multiple=1)
-PROMPTS = [
-    "What color is the car?",
-    HEAD + "# Image 2: ",
-    "yes",
-    "Please answer.\n===\n",
-    "box_x, box_y = get_pos(img,",
-]
+CAR = "What color is the car?"
 
 
 @pytest.fixture(params=WAYS)
@@ -72,22 +64,6 @@ def test_short_passes_little_memory_and_few_cores_write_the_same(monkeypatch: py
         torch.set_num_threads(before)
 
 
-def test_text_and_counts_are_those_of_transformers(lm: TransformersLM) -> None:
-    for prompt in PROMPTS:
-        made, text = reference(llama, prompt, 24)
-        (completion,) = lm.generate(asked(prompt))
-        assert (completion.text, completion.completion_tokens) == (text, len(made))
-        assert completion.prompt_tokens == len(lm.tokenizer.encode(prompt))
-
-
-def test_the_mini_model_writes_what_transformers_writes() -> None:
-    folder = Path(codevqa.__file__).parent / "mini" / "weights" / "lm"
-    ours, theirs = (TransformersLM.from_pretrained(folder, device="cpu", loop=loop) for loop in (True, False))
-    requests = asked(HEAD, "Context: a red star.\nQ: What color is the star?\nA:")
-    assert isinstance(ours.model, LlamaNetwork) and not isinstance(theirs.model, LlamaNetwork)
-    assert ours.generate(requests) == theirs.generate(requests)
-
-
 # Ends
 
 
@@ -100,12 +76,12 @@ def test_a_stop_string_in_the_prompt_does_not_end_it(lm: TransformersLM) -> None
 
 @pytest.mark.parametrize("way", WAYS)
 def test_an_end_token_ends_the_text(way: str) -> None:
-    made, text = reference(ending, PROMPTS[0], 12)
+    made, text = reference(ending, CAR, 12)
     assert 3 < len(made) < 12
     lm = build(ending, way)
-    ended, other = lm.generate(asked(PROMPTS[0], PROMPTS[2], most=12))
+    ended, other = lm.generate(asked(CAR, "yes", most=12))
     assert (ended.completion_tokens, ended.text) == (len(made), text[: len(ended.text)]) and len(ended.text) < len(text)
-    assert [other] == lm.generate(asked(PROMPTS[2], most=12))
+    assert [other] == lm.generate(asked("yes", most=12))
 
 
 @pytest.mark.parametrize(("way", "make"), [("packed", llama), ("slots", llama), ("generate", gpt2)])

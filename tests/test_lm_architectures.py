@@ -87,9 +87,11 @@ def asked() -> list[GenerationRequest]:
 
 @pytest.mark.parametrize(("name", "way"), [*((name, "packed") for name in ALL), *((name, "slots") for name in OWN)])
 def test_texts_are_those_of_transformers_alone(name: str, way: str) -> None:
-    expected = [reference(of(name), request.prompt, request.max_tokens)[1] for request in asked()]
+    written = [reference(of(name), request.prompt, request.max_tokens) for request in asked()]
+    expected = [(text, len(tokens)) for tokens, text in written]
     assert len(set(expected)) > 2
     lm = build(of(name), way, schedule=GPU, max_batch=3)
-    assert [made.text for made in lm.generate(asked())] == expected
-    assert [lm.generate([request])[0].text for request in reversed(asked())] == expected[::-1]
+    for made in (lm.generate(asked()), [lm.generate([request])[0] for request in asked()[::-1]][::-1]):
+        assert [(one.text, one.completion_tokens) for one in made] == expected
+        assert [one.prompt_tokens for one in made] == [len(lm.tokenizer.encode(one.prompt)) for one in asked()]
     assert isinstance(lm.model, LlamaNetwork) == (name in OWN)

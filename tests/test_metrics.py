@@ -10,7 +10,6 @@ from codevqa.eval.datasets import open_dataset
 from codevqa.eval.metrics import VARIANTS, metric_for
 from codevqa.eval.metrics import text as rewriting
 from codevqa.eval.metrics.base import Figure
-from codevqa.eval.metrics.vqa import leave_one_out
 from codevqa.eval.statistics import Interval, wilson
 from codevqa.eval.task import Example
 
@@ -193,12 +192,6 @@ def test_how_lmms_eval_rewrites() -> None:
     assert rewriting.lmms_vqa("1,,000") == "1000" and rewriting.release("1,,000") == "1 000"
     assert rewriting.evalai("The dog's bone, eh?") == "dog 's bone eh"
     assert rewriting.lmms_exact("T-Shirt!") == "tshirt"
-
-
-@pytest.mark.parametrize(("agree", "accuracy"), [(0, 0.0), (1, 0.3), (2, 0.6), (3, 0.9), (4, 1.0), (10, 1.0)])
-def test_leave_one_out_by_number_of_matches(agree: int, accuracy: float) -> None:
-    golds = ["cat"] * agree + [f"other {k}" for k in range(10 - agree)]
-    assert leave_one_out("cat", golds) == pytest.approx(accuracy)
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import io
 import math
-import threading
 from typing import Any
 
 import pytest
@@ -145,19 +144,6 @@ def test_a_model_without_eyes_is_one_clear_error(serve: Serve, blind: Reply) -> 
     assert not isinstance(error, ServerError) and not error.retryable and len(server.seen) == 1
     other = refusal(OpenAIEyes("m", base_url=serve(lambda *_: failure(400, "Cannot decode the image")).url))
     assert "answered 400: Cannot decode the image" in str(other)
-
-
-def test_two_hundred_are_under_way_at_once_and_keep_their_order(serve: Serve) -> None:
-    together = threading.Barrier(200)
-
-    def answer(path: str, body: dict[str, Any], n: int) -> Reply:
-        together.wait(60)
-        return turn(body["messages"][0]["content"][-1]["text"])
-
-    eyes = OpenAIEyes("m", base_url=serve(answer).url, concurrency=200)
-    sights = eyes.look([LookRequest((RED,), f"number {n}") for n in range(200)])
-    assert [sight.text for sight in sights] == [f"number {n}" for n in range(200)]
-    assert eyes.batch == 200, "an engine hands over as many"
 
 
 def test_a_server_that_talks_is_cut(serve: Serve) -> None:

@@ -71,9 +71,6 @@ def test_each_package_is_locked_once_within_its_bound() -> None:
         assert [*map(int, here.split("."))] >= [*map(int, least.split("."))], line
 
 
-# -- the container -----------------------------------------------------------------------------------------------------
-
-
 SITE = Path(__file__).resolve().parents[1] / "build" / "site"
 TAGS = "script|img|iframe|source|object|link(?![^>]*canonical)"
 LOADS = rf"""<(?:{TAGS})\b[^>]*\s(?:src|href|data)=["']?((?:https?:)?//[^\s>]+)"""

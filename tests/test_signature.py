@@ -16,7 +16,6 @@ from codevqa.primitives.kinds import MAX_TEXT
 from codevqa.prompts import Example
 
 ONE = Image(1, load_picture(PILImage.new("RGB", (8, 6))))
-TWO = Image(2, load_picture(PILImage.new("RGB", (8, 6))))
 
 
 @primitive

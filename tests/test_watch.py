@@ -7,17 +7,79 @@ import dataclasses
 import gc
 import threading
 import time
+from collections.abc import Iterable, Sequence
+from functools import partial
 from pathlib import Path
+from typing import Any
 
+import engine_kit
 import pytest
 from engine_kit import GREEN, RED, Gate
-from watch_kit import OPEN, THREE, Streaming, asked, begun, calls, engine, names, remembered
 
 from codevqa import CodeVQA, Memory, Watch
 from codevqa.core.errors import ProgramRuntimeError, ServerError
-from codevqa.core.events import Answered, CallBegan, Event, Failed, Prepared, Rejected, Writing, Wrote
+from codevqa.core.events import Answered, CallBegan, CallEnded, Event, Failed, Prepared, Rejected, Writing, Wrote
 from codevqa.core.images import load_picture
-from codevqa.models.base import GenerationRequest
+from codevqa.core.trace import Call
+from codevqa.models.base import Completion, GenerationRequest
+from codevqa.models.fakes import ScriptedLM
+
+OPEN = 'img = open_image("Image13.jpg")\n'
+THREE = OPEN + 'a = query(img, "{}")\nb = query(img, "Second?")\nc = query(img, "Third?")\nanswer = a + b + c'
+
+
+class Streaming(ScriptedLM):
+    """Tells its text a few letters at a time, from the thread it is called in."""
+
+    def __init__(self, *texts: str, letters: int = 7) -> None:
+        super().__init__(list(texts) if len(texts) > 1 else texts[0], name="writer")
+        self.letters = letters
+        self.threads: set[str] = set()
+
+    def generate(self, requests: Sequence[GenerationRequest]) -> list[Completion]:
+        self.threads.add(threading.current_thread().name)
+        made = super().generate(requests)
+        for request, completion in zip(requests, made, strict=True):
+            if request.on_text is not None:
+                for end in range(self.letters, len(completion.text) + self.letters, self.letters):
+                    request.on_text(completion.text[:end])
+        return made
+
+
+engine = partial(engine_kit.engine, fit=False, workers=4)
+
+
+def names(events: Iterable[Event]) -> list[str]:
+    return [type(event).__name__ for event in events]
+
+
+def calls(events: Iterable[Event]) -> list[Call]:
+    return [event.call for event in events if isinstance(event, CallEnded)]
+
+
+def remembered(events: Iterable[Event]) -> dict[str, bool]:
+    """Whether each query came from memory, by its question."""
+    return {call.arguments["question"]: call.remembered for call in calls(events) if call.name == "query"}
+
+
+def asked(vqa: CodeVQA) -> dict[str, int]:
+    """How much each model has been asked so far."""
+    models: Any = vqa.models
+    return {
+        "matches": len(models.matcher.matches.requests),
+        "captions": len(models.captioner.requests),
+        "readings": len(models.reader.requests),
+        "programs": len(vqa.writer.language_model.requests),  # type: ignore[attr-defined]
+    }
+
+
+def begun(watch: Watch, name: str = "query") -> None:
+    """Takes events until the program waits for a call."""
+    for event in watch:
+        if isinstance(event, CallBegan) and event.name == name:
+            return
+    pytest.fail(f"{name} was never called")
+
 
 # -- what is told ----------------------------------------------------------------------------------------------------
 

@@ -1,4 +1,4 @@
-"""Model servers that die, hang or never stop, workers that are killed, full disks: a clear error, and nobody else pays."""
+"""Model servers that die or hang, workers that are killed, full disks: one clear error, and nobody else pays for it."""
 
 from __future__ import annotations
 
