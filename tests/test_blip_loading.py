@@ -130,9 +130,7 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.mark.parametrize(("owner", "epsilon"), [("Salesforce", 1e-6), ("somebody", 1e-5)])
-def test_the_hub_s_own_checkpoints_are_computed_as_lavis_does(
-    owner: str, epsilon: float, matcher_folder: str, cache: Path
-) -> None:
+def test_the_hub_s_own_are_computed_as_lavis_does(owner: str, epsilon: float, matcher_folder: str, cache: Path) -> None:
     snapshot = cached(cache, f"{owner}/blip-itm-base-coco", matcher_folder, "a" * 40)
     config = json.loads((snapshot / "config.json").read_text())
     config["vision_config"]["layer_norm_eps"] = 1e-5
@@ -154,7 +152,7 @@ def test_a_revision_of_the_hub(matcher_folder: str, cache: Path, tmp_path: Path)
         matcher("some/blip@none")
 
 
-def test_weights_in_a_pickle_are_read_and_told_of(
+def test_pickles_are_told_of(
     matcher_folder: str, cache: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     folder = tmp_path / "pickled"

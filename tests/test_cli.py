@@ -77,9 +77,7 @@ def test_what_a_program_prints_is_shown_also_where_it_fails(codevqa: CommandLine
         ("--lm", "transformers:FOLDER"),
     ],
 )
-def test_prompt_prints_what_ask_shows_the_model(
-    words: tuple[object, ...], tmp_path: Path, codevqa: CommandLine
-) -> None:
+def test_prompt_prints_what_ask_shows(words: tuple[object, ...], tmp_path: Path, codevqa: CommandLine) -> None:
     if "--lm" in words:  # one with a chat template, whose completions are nonsense
         words = ("--lm", f"transformers:{build_tiny_lm(tmp_path, context=20_000)}", "--set", "writer.max_tokens=5")
     question = "IS the red  house LEFT of the tree?"
@@ -118,9 +116,7 @@ def test_prompt_prints_what_ask_shows_the_model(
         (("eval", "gqa", "--data", ".", "--out", "o", "--group-by", "a"), "--group-by is for your own questions."),
     ],
 )
-def test_what_cannot_be_done_is_one_line_before_any_model_is_loaded(
-    words: tuple[object, ...], said: str, codevqa: CommandLine
-) -> None:
+def test_what_cannot_be_done_is_told_before_loading(words: tuple[object, ...], said: str, codevqa: CommandLine) -> None:
     done = codevqa(*words, stdin="answer = 1\n")
     assert_one_clear_line(done, said)
     assert "loading" not in done.stderr
@@ -220,9 +216,7 @@ def test_a_fallback_is_said_and_has_a_page(tmp_path: Path, codevqa: CommandLine)
     ],
     ids=["answers", "fails", "is refused"],
 )
-def test_run_writes_the_page_of_a_program(
-    source: str, text: str, line: str | None, tmp_path: Path, codevqa: CommandLine
-) -> None:
+def test_run_writes_its_page(source: str, text: str, line: str | None, tmp_path: Path, codevqa: CommandLine) -> None:
     trace = tmp_path / "out.html"
     with engine() as vqa:
         done = codevqa("run", "-", GARDEN, "--trace", trace, stdin=source, engine=vqa)
@@ -242,9 +236,7 @@ def test_a_page_is_written_into_a_folder_under_a_page_s_name(tmp_path: Path, cod
     assert picture.read_bytes() == GARDEN.read_bytes()
 
 
-def test_an_answer_is_printed_before_its_page_fails(
-    tmp_path: Path, codevqa: CommandLine, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_answer_outlives_its_page(tmp_path: Path, codevqa: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(*_: object, **__: object) -> None:
         raise SetupError("Cannot write out.html: No space left on device.")
 

@@ -116,7 +116,7 @@ def test_what_is_no_path_is_one_line(given: Any, tmp_path: Path) -> None:
         Collection(given, index=tmp_path).open()
 
 
-def test_many_other_files_cost_little_and_too_many_pictures_are_refused(
+def test_many_files_cost_little_and_too_many_are_refused(
     tmp_path: Path, open_: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     photos = fill(tmp_path / "photos", 3)
@@ -198,9 +198,7 @@ def test_equal_pictures_all_count_and_are_looked_at_once(tmp_path: Path, open_: 
     assert [one.noted("n", score) for one in open_().open()] == [2.5, 2.5] and len(looked) == 1
 
 
-def test_only_what_is_new_or_changed_is_read_and_a_part_does_not_forget_the_rest(
-    tmp_path: Path, open_: Any, loads: list[str]
-) -> None:
+def test_only_what_is_new_is_read_and_a_part_forgets_nothing(tmp_path: Path, open_: Any, loads: list[str]) -> None:
     photos = fill(tmp_path / "photos", 3)
     fill(photos / "b", 1)
     flat = photos / "001.png"  # files of one length, whatever they show

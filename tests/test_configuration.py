@@ -193,9 +193,7 @@ def test_prompts_of_a_file_lie_beside_it(tmp_path: Path, monkeypatch: pytest.Mon
     assert_one_clear_line(done, f"No prompt set '{tmp_path / 'conf' / 'q'}'")
 
 
-def test_the_preset_of_a_file_gives_way_to_one_that_is_named_but_not_to_the_environment(
-    tmp_path: Path, codevqa: CommandLine
-) -> None:
+def test_the_preset_of_a_file_gives_way_to_a_named_one_alone(tmp_path: Path, codevqa: CommandLine) -> None:
     path = tmp_path / "my.toml"
     path.write_text('preset = "large"\n[query]\npatches = 7\n')
 

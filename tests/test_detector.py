@@ -73,9 +73,7 @@ def test_a_box_does_not_depend_on_what_else_is_asked(detector: ZeroShotDetector)
     assert not np.allclose(rows(together[0]), rows(together[3]), atol=1)
 
 
-def test_a_folder_laid_out_as_on_the_hub_finds_the_same(
-    folder: str, detector: ZeroShotDetector, tmp_path: Path
-) -> None:
+def test_a_folder_as_on_the_hub_finds_the_same(folder: str, detector: ZeroShotDetector, tmp_path: Path) -> None:
     shutil.copytree(folder, tmp_path, dirs_exist_ok=True)
     settings = json.loads((tmp_path / "processor_config.json").read_text())
     (tmp_path / "processor_config.json").unlink()

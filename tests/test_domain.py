@@ -146,9 +146,7 @@ def asking(domain: Domain, asked: list[str]) -> Iterator[dict[bool, CodeVQA]]:
 
 
 @pytest.mark.parametrize("method", ["codevqa", "pnpvqa"])
-def test_a_strict_engine_asks_no_model_about_what_it_cannot_know(
-    asking: dict[bool, CodeVQA], asked: list[str], method: str
-) -> None:
+def test_a_strict_engine_asks_no_model(asking: dict[bool, CodeVQA], asked: list[str], method: str) -> None:
     answer = asking[True].ask(GARDEN, DOG, method=method)  # type: ignore[arg-type]
     assert (answer.text, answer.declined, answer.method, answer.tokens) == ("I don't know", True, method, 0)
     assert [warning.kind for warning in answer.warnings] == ["words"]
@@ -157,9 +155,7 @@ def test_a_strict_engine_asks_no_model_about_what_it_cannot_know(
 
 
 @pytest.mark.parametrize(("question", "photograph"), [(DOG, False), ("Is it red?", True), ("Is it red?", False)])
-def test_what_is_declined_before_models_are_loaded_is_what_the_engine_declines(
-    mini: CodeVQA, photographs: list[Path], question: str, photograph: bool
-) -> None:
+def test_early_declines_are_the_same(mini: CodeVQA, photographs: list[Path], question: str, photograph: bool) -> None:
     request = ask_request(photographs[0] if photograph else GARDEN, question, {"method": "pnpvqa"})
     early = declined(configure("mini"), request)
     answer = mini.ask(photographs[0] if photograph else GARDEN, question, method="pnpvqa")
@@ -167,9 +163,7 @@ def test_what_is_declined_before_models_are_loaded_is_what_the_engine_declines(
     assert early is None or replace(early, seconds=answer.seconds) == answer
 
 
-def test_a_question_is_answered_by_an_engine_that_only_warns_and_one_that_is_known_or_spelt_wrongly_by_all(
-    asking: dict[bool, CodeVQA],
-) -> None:
+def test_known_and_misspelt_words_are_answered_and_all_with_a_warning(asking: dict[bool, CodeVQA]) -> None:
     for strict, question, kinds in (
         (False, DOG, ["words"]),
         (True, "Is there a squere?", ["spelling"]),
@@ -179,9 +173,7 @@ def test_a_question_is_answered_by_an_engine_that_only_warns_and_one_that_is_kno
         assert (answer.text, [warning.kind for warning in answer.warnings]) == ("yes", kinds)
 
 
-def test_a_program_of_the_users_runs_over_a_photograph_with_a_warning(
-    asking: dict[bool, CodeVQA], photographs: list[Path]
-) -> None:
+def test_a_program_runs_over_a_photograph_with_a_warning(asking: dict[bool, CodeVQA], photographs: list[Path]) -> None:
     answer = asking[True].run([GARDEN, photographs[0]], "answer = len(images)", question=DOG)
     assert answer.text == "2"
     (warning,) = answer.warnings

@@ -143,7 +143,7 @@ def sharded(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("lost", ["model-00002-of-00002.safetensors", "tokenizer.json", "model.safetensors.index.json"])
-def test_a_download_that_broke_off_is_not_taken_for_whole(
+def test_half_a_download_is_not_whole(
     lost: str, sharded: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path))
@@ -153,9 +153,7 @@ def test_a_download_that_broke_off_is_not_taken_for_whole(
     assert missing("transformers:some/model") == NOT_HERE
 
 
-def test_a_part_is_loaded_from_the_revision_that_it_names(
-    sharded: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_part_is_loaded_from_its_revision(sharded: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folders = {
         "transformers:some/model": sharded,
         "sentence:some/retriever": MINI / "retriever",
@@ -213,9 +211,7 @@ def test_what_is_missing_is_told_without_loading(tmp_path: Path, monkeypatch: py
 
 
 @pytest.mark.parametrize(("gpu", "back_end"), [(False, "transformers-int8"), (True, "transformers")])
-def test_base_takes_eight_bits_and_fewer_examples_only_where_there_is_no_gpu(
-    gpu: bool, back_end: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_base_takes_eight_bits_only_without_a_gpu(gpu: bool, back_end: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: gpu)
     monkeypatch.setattr(int8_linear, "available", lambda: True)
     here = configure("base").here()

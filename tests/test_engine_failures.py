@@ -129,9 +129,7 @@ def test_a_question_that_a_model_failed_keeps_its_program_and_its_calls() -> Non
             vqa.ask_many(asked, errors="raise")
 
 
-def test_a_mistake_of_ours_costs_its_own_question_only(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_our_mistake_costs_one_question(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
     def mistaken(question: str, longest: int) -> str:
         raise ZeroDivisionError("a mistake") if "broken" in question else QuestionError("typed")
 

@@ -69,9 +69,7 @@ def test_a_file_that_is_not_text_is_refused(kind: str, tmp_path: Path, read: Cal
         ("questions", "", "holds no question"),
     ],
 )
-def test_a_file_that_would_break_its_reader_is_refused(
-    kind: str, content: str, said: str, tmp_path: Path, read: Callable[[str], Done]
-) -> None:
+def test_a_bad_file_is_refused(kind: str, content: str, said: str, tmp_path: Path, read: Callable[[str], Done]) -> None:
     (tmp_path / GIVEN.get(kind, ("questions.jsonl", ""))[0]).write_text(content)
     done = read(kind)
     assert_one_clear_line(done, said)
@@ -79,9 +77,7 @@ def test_a_file_that_would_break_its_reader_is_refused(
 
 
 @pytest.mark.parametrize("kind", ["configuration", "preamble", "examples"])
-def test_a_byte_order_mark_and_line_ends_of_windows_change_nothing(
-    kind: str, tmp_path: Path, read: Callable[[str], Done]
-) -> None:
+def test_files_of_windows_change_nothing(kind: str, tmp_path: Path, read: Callable[[str], Done]) -> None:
     before = read(kind) if kind != "configuration" else None
     name, text = GIVEN[kind]
     (tmp_path / name).write_bytes(b"\xef\xbb\xbf" + text.replace("\n", "\r\n").encode())
@@ -90,9 +86,7 @@ def test_a_byte_order_mark_and_line_ends_of_windows_change_nothing(
     assert done == before if before else "workers = 1 " in done.stdout
 
 
-def test_a_file_that_is_too_large_is_refused(
-    tmp_path: Path, read: Callable[[str], Done], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_large_file_is_refused(tmp_path: Path, read: Callable[[str], Done], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(given_files, "LARGEST", 1 << 20)
     (tmp_path / "questions.jsonl").write_text(f"{QUESTION}\n" * 30_000)
     assert_one_clear_line(read("questions"), "has more than 1 MB.")

@@ -83,7 +83,7 @@ class Trap:
         return Path.touch, (self.path,)
 
 
-def test_weights_of_another_part_or_with_a_program_in_them_are_refused(
+def test_weights_of_another_part_or_with_code_are_refused(
     parity: Any, inputs: Path, work: Path, tmp_path: Path
 ) -> None:
     words = str(inputs / "vocab.txt")

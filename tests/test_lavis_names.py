@@ -27,9 +27,7 @@ def vocabulary(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("kind", ["matcher", "captioner"])
-def test_what_lavis_saves_is_what_is_loaded(
-    kind: Literal["matcher", "captioner"], tmp_path: Path, vocabulary: Path
-) -> None:
+def test_what_lavis_saves_is_loaded(kind: Literal["matcher", "captioner"], tmp_path: Path, vocabulary: Path) -> None:
     expected = rename_lavis(save_lavis(tmp_path / "model.pth", kind))
     assert convert_lavis(tmp_path / "model.pth", vocabulary, tmp_path / "out") == kind
     ours = load_checkpoint(str(tmp_path / "out"), kind, device="cpu", dtype=None).model

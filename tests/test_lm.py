@@ -176,9 +176,7 @@ def test_recording_a_step_makes_no_token(schedule: Schedule, monkeypatch: pytest
     assert Recorder.made == shapes, "recordings are not kept from call to call"
 
 
-def test_steps_that_cannot_be_recorded_are_launched(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_unrecordable_steps_are_launched(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
     def refused(*_: Any) -> Any:
         raise RuntimeError("CUDA error: operation not permitted when stream is capturing")
 

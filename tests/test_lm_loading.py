@@ -63,9 +63,7 @@ SPOILT: dict[str, tuple[str, str | dict[str, int] | None, str]] = {
 
 
 @pytest.mark.parametrize(("name", "content", "says"), SPOILT.values(), ids=SPOILT)
-def test_spoilt_folders(
-    tmp_path: Path, folder: Path, name: str, content: str | dict[str, int] | None, says: str
-) -> None:
+def test_spoilt_files(tmp_path: Path, folder: Path, name: str, content: str | dict[str, int] | None, says: str) -> None:
     shutil.copytree(folder, tmp_path / "lm")
     file = tmp_path / "lm" / name
     if content is None:

@@ -216,9 +216,7 @@ def test_larger_sets_have_files_of_their_own(tmp_path: Path, codevqa: CommandLin
 
 
 @pytest.mark.parametrize("failure", [OSError(28, "No space left on device"), KeyboardInterrupt()])
-def test_an_interrupted_run_leaves_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failure: BaseException
-) -> None:
+def test_an_interrupt_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failure: BaseException) -> None:
     def fails(*words: Any) -> None:
         raise failure
 

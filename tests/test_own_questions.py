@@ -65,9 +65,7 @@ def test_lines_become_examples_with_groups(tmp_path: Path) -> None:
         ([{**ONE, "image": "gone.png"}], "1 of 1 pictures are missing, first: "),
     ],
 )
-def test_what_is_wrong_with_a_file_is_one_line_before_anything_is_asked(
-    rows: list[Any], said: str, tmp_path: Path, codevqa: CommandLine
-) -> None:
+def test_what_is_wrong_in_a_file_is_told(rows: list[Any], said: str, tmp_path: Path, codevqa: CommandLine) -> None:
     done = codevqa("eval", written(tmp_path, *rows), "--out", tmp_path / "run", "--quiet")
     assert_one_clear_line(done, said)
     assert not (tmp_path / "run").exists()

@@ -71,9 +71,7 @@ def test_an_included_file_brings_primitives_and_models(tmp_path: Path, codevqa: 
         ("raise SystemExit(0)", "line 1: SystemExit: 0"),
     ],
 )
-def test_what_fails_in_an_included_file_is_one_line_and_leaves_nothing(
-    source: str, said: str, tmp_path: Path, codevqa: CommandLine
-) -> None:
+def test_a_file_that_fails_leaves_nothing(source: str, said: str, tmp_path: Path, codevqa: CommandLine) -> None:
     (tmp_path / "own_broken.py").write_text(source)
     done = codevqa("run", "--include", tmp_path / "own_broken.py", "-", GARDEN, stdin="answer = 1")
     assert_one_clear_line(done, said)
@@ -101,9 +99,7 @@ class _Points(list[Any]):
         return {one.name for one in self}
 
 
-def test_a_plugin_that_fails_or_is_slow_is_told_and_the_others_work(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_plugins_that_fail(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setattr(plugins, "_SLOW_S", 0.05)
     (tmp_path / "own_bad.py").write_text(f"{PART}\nraise RuntimeError('no\\nluck')")

@@ -151,9 +151,7 @@ def test_a_statement_is_put_as_its_wording_says(wording: Wording, form: Form, as
     ("wording", "asked", "looked_for"),
     [("asked", "The stop sign!\nA:", "The STOP sign!"), ("release", "The stop sign\nA:", "the stop sign")],
 )
-def test_what_a_program_asks_is_never_turned_into_another_question(
-    wording: Wording, asked: str, looked_for: str
-) -> None:
+def test_what_a_program_asks_is_never_another_question(wording: Wording, asked: str, looked_for: str) -> None:
     matcher, settings = FakeMatcher(6), QuerySettings(wording=wording)
     about: Any = {"task": "set", "about": "Both are red."}
     reading = read("The STOP sign!", ScriptedLM("x"), {"set": prompts()}, settings, matcher=matcher, **about)

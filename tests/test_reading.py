@@ -105,9 +105,7 @@ def test_a_description_is_good_english_or_there_is_none(question: str, texts: tu
         (-9.0, False, "yes", ["pnpvqa"]),  # the baseline only reads
     ],
 )
-def test_a_sure_witness_answers_without_captions_and_an_unsure_one_leaves_it_to_reading(
-    logit: float, witness: bool, text: str, kinds: list[str]
-) -> None:
+def test_only_a_sure_witness_answers_alone(logit: float, witness: bool, text: str, kinds: list[str]) -> None:
     matcher = FakeMatcher(6, logit=lambda request: logit if request.text == "a red cup" else 0.0)
     reader, settings = ScriptedLM("yes"), replace(SMALL, witness=True)
     found = read("Is there a red cup?", reader, BANKS, settings, matcher=matcher, witness=witness)
@@ -130,9 +128,7 @@ def test_a_sure_witness_answers_without_captions_and_an_unsure_one_leaves_it_to_
         ("How many sheep are there?", ["a sheep", "a sheep on grass"], ""),  # who knows
     ],
 )
-def test_a_number_is_stated_where_captions_name_it_and_none_another(
-    question: str, captions: list[str], number: str
-) -> None:
+def test_a_number_is_stated_where_captions_agree(question: str, captions: list[str], number: str) -> None:
     assert stated_number(question, captions) == number
 
 
@@ -144,9 +140,7 @@ def test_a_number_is_stated_where_captions_name_it_and_none_another(
         ("two cups", 9.0, False, "7", ["pnpvqa"]),  # the baseline only reads
     ],
 )
-def test_a_stated_number_needs_no_reader_and_no_matcher_s_word(
-    caption: str, logit: float, witness: bool, text: str, kinds: list[str]
-) -> None:
+def test_stated_numbers_need_no_reader(caption: str, logit: float, witness: bool, text: str, kinds: list[str]) -> None:
     settings = replace(SMALL, witness=True, stated=True)
     fakes: Any = {"matcher": FakeMatcher(6, logit=lambda request: logit), "captioner": FakeCaptioner(caption, grid=6)}
     found = read("How many cups are there?", ScriptedLM("7"), BANKS, settings, witness=witness, **fakes)

@@ -64,9 +64,7 @@ def test_each_command_has_the_options_that_are_shown(command: str) -> None:
 
 
 @pytest.mark.slow
-def test_the_commands_do_what_they_say_one_after_the_other(
-    tmp_path: Path, codevqa: CommandLine, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_commands_do_what_they_say(tmp_path: Path, codevqa: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "examples").symlink_to(ROOT / "examples")
     monkeypatch.chdir(tmp_path)
     for command in COMMANDS:

@@ -235,9 +235,7 @@ CAPTION, TEXT = CaptionRequest(RED, (1, 2), 3), GenerationRequest("p", 5, ("\n",
         ("generate", TEXT, [{"prompt": "q"}, {"prompt": (Message("user", "p"),)}, {"max_tokens": 6}, {"stop": ()}]),
     ],
 )
-def test_the_key_holds_everything_a_result_depends_on(
-    store: CallStore, kind: str, base: Any, changes: list[dict[str, Any]]
-) -> None:
+def test_the_key_holds_all_that_matters(store: CallStore, kind: str, base: Any, changes: list[dict[str, Any]]) -> None:
     model = FakeCaptioner("a") if kind == "caption" else ScriptedLM("a")
     getattr(RecordedModel(store, ABOUT, model), kind)([base])
     replay = getattr(RecordedModel(store, {**ABOUT, "name": "/elsewhere/m", "grid": 3}), kind)
@@ -254,9 +252,7 @@ def test_the_key_holds_everything_a_result_depends_on(
 
 
 @pytest.mark.parametrize(("user", "query"), [("", ""), ("user:hu@hunter2@", "?api_key=hunter2hunter2")])
-def test_no_key_or_password_gets_into_the_record(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, serve: Serve, user: str, query: str
-) -> None:
+def test_no_secret_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, serve: Serve, user: str, query: str) -> None:
     from codevqa.presets import presets
 
     key = "sk-verysecretkey0123456789"

@@ -67,9 +67,7 @@ def test_a_position_is_looked_for_in_the_whole_question(wording: Wording | None,
 
 
 @pytest.mark.parametrize(("at", "found"), [("centre", (3.5, 11.5)), ("corner", (3.0, 12.0))])
-def test_a_position_is_the_centre_of_its_patch_or_the_corner_that_the_release_takes(
-    at: Literal["centre", "corner"], found: tuple[float, float]
-) -> None:
+def test_positions_are_a_patch_s_centre_or_corner(at: Literal["centre", "corner"], found: tuple[float, float]) -> None:
     relevance = np.zeros((24, 24), np.float32)
     relevance[12, 3] = 1
     with engine("", Settings(position_at=at), matcher=FakeMatcher(24, relevance=relevance)) as vqa:

@@ -40,9 +40,7 @@ def release(tmp_path: Path) -> Path:
     return folder
 
 
-def test_a_table_that_would_be_empty_is_refused_before_the_run(
-    release: Path, tmp_path: Path, codevqa: CommandLine
-) -> None:
+def test_an_empty_table_is_refused_before_the_run(release: Path, tmp_path: Path, codevqa: CommandLine) -> None:
     dump(tmp_path / "covr" / "test.jsonl", lines(PHONES | {"answer": None}))
     paint(tmp_path / "covr" / "images" / "VG_100K" / "7.jpg")
     words = ["reproduce", "covr", "--data", tmp_path, "--lm", "openai-completion:some", "--out", tmp_path / "run"]
@@ -57,9 +55,7 @@ def test_a_table_that_would_be_empty_is_refused_before_the_run(
 
 
 @pytest.mark.slow
-def test_the_table_stands_beside_the_paper_s_and_a_run_goes_on(
-    data: Path, tmp_path: Path, codevqa: CommandLine
-) -> None:
+def test_the_table_stands_beside_the_paper_s(data: Path, tmp_path: Path, codevqa: CommandLine) -> None:
     words = ["reproduce", "covr", "--data", data, "--out", tmp_path / "run", *PARTS]
     first = codevqa(*words, "--limit", "2")
     assert first.returncode == 0, first.stderr

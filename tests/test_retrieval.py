@@ -133,9 +133,7 @@ def test_another_model_goes_through_sentence_transformers(folder: Path, tmp_path
     assert SentenceRetriever.from_pretrained(tmp_path).embed(["dog"]).tolist() == [[0, 0.5, 0.5, 0]]
 
 
-def test_a_bank_s_embeddings_are_kept_for_the_next_start_until_the_weights_change(
-    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_bank_is_kept_until_weights_change(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setattr(StaticEmbedding, "of", lambda folder: None)
     model = shutil.copytree(folder, tmp_path / "model")

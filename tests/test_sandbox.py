@@ -88,9 +88,7 @@ def test_images_made_by_the_host_differ_from_each_other(kit: Kit) -> None:
         ("x = 1\ndel x\nyes = 1\nanswer = (1 +", ProgramSyntaxError, 4, ""),
     ],
 )
-def test_errors_are_typed_and_carry_the_line(
-    kit: Kit, source: str, kind: type[ProgramError], line: int, text: str
-) -> None:
+def test_errors_are_typed_with_a_line(kit: Kit, source: str, kind: type[ProgramError], line: int, text: str) -> None:
     with pytest.raises(kind) as caught:
         kit.value(source)
     assert type(caught.value) is kind

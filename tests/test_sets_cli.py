@@ -240,9 +240,7 @@ def test_a_long_run_needs_a_yes(tmp_path: Path, codevqa: CommandLine, monkeypatc
         (("index",), "No picture was given."),
     ],
 )
-def test_what_cannot_be_done_with_a_folder_is_one_line(
-    words: tuple[str, ...], said: str, tmp_path: Path, codevqa: CommandLine
-) -> None:
+def test_what_cannot_be_done_is_told(words: tuple[str, ...], said: str, tmp_path: Path, codevqa: CommandLine) -> None:
     (tmp_path / "empty").mkdir()
     (tmp_path / "file").touch()
     colors(tmp_path / "deep" / "sub", 1)

@@ -132,9 +132,7 @@ def test_chances_are_the_networks_own(eyes: TransformersEyes) -> None:
 
 
 @pytest.mark.parametrize("how", ["refuses", "fewer", "unlike"])
-def test_features_that_cannot_be_taken_apart_are_not_kept(
-    tmp_path: Path, how: str, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_inseparable_features_are_not_kept(tmp_path: Path, how: str, caplog: pytest.LogCaptureFixture) -> None:
     write_idefics3(tmp_path)
     expected = TransformersEyes.from_pretrained(str(tmp_path), device="cpu").look(REQUESTS)
     eyes = TransformersEyes.from_pretrained(str(tmp_path), device="cpu")
@@ -197,9 +195,7 @@ def test_a_folder_that_cannot_be_used_is_one_line(tmp_path: Path, spoil: Callabl
         ({}, LookRequest((FIRST,), "Is it?", 4, ("yes", "")), "A choice is empty"),
     ],
 )
-def test_a_request_that_cannot_be_answered_is_one_line(
-    tmp_path: Path, settings: dict[str, Any], request_: LookRequest, says: str
-) -> None:
+def test_a_bad_request_is_one_line(tmp_path: Path, settings: dict[str, Any], request_: LookRequest, says: str) -> None:
     eyes = TransformersEyes.from_pretrained(write_idefics3(tmp_path, **settings), device="cpu")
     with pytest.raises(ModelError, match=says) as caught:
         eyes.look([REQUESTS[0], request_])
@@ -207,9 +203,7 @@ def test_a_request_that_cannot_be_answered_is_one_line(
     assert eyes.look(REQUESTS[:1])[0].text or settings
 
 
-def test_memory_that_runs_out_halves_the_batch_and_frees_the_features(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_scarce_memory_halves_the_batch_and_frees_features(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     eyes = TransformersEyes.from_pretrained(write_idefics3(tmp_path), device="cpu")
     expected = eyes.look(REQUESTS)
     sizes: list[int] = []

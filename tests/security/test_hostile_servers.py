@@ -37,9 +37,7 @@ def test_a_server_does_not_have_us_wait_for_a_year(serve: Serve, monkeypatch: py
 
 @pytest.mark.parametrize("user", ["ada:hunter2@", "ada:hu@hunter2@", "hunter2@", ""])
 @pytest.mark.parametrize("query", ["?api_key=hunter2", ""])
-def test_secrets_of_an_address_reach_its_server_and_nobody_else(
-    serve: Serve, caplog: pytest.LogCaptureFixture, user: str, query: str
-) -> None:
+def test_an_address_keeps_its_secrets(serve: Serve, caplog: pytest.LogCaptureFixture, user: str, query: str) -> None:
     caplog.set_level(logging.DEBUG)
     server = serve(lambda path, body, n: failure(400, "hunter2 is wrong" if query else "no"))
     lm = OpenAILM("m", base_url=server.url.replace("//", f"//{user}") + query)
@@ -91,9 +89,7 @@ def test_refusals_of_any_form_are_one_short_line(serve: Serve, error: Any) -> No
 
 
 @pytest.mark.parametrize("key", [KEY, "plain token 6789"])
-def test_key_is_nowhere(
-    serve: Serve, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, key: str
-) -> None:
+def test_key_stays(serve: Serve, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, key: str) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", key)
     caplog.set_level(logging.DEBUG)
     server = serve(lambda path, body, n: failure(401, f"Incorrect API key provided: {key} (or sk-very****6789)"))

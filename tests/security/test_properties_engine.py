@@ -42,9 +42,7 @@ CHANGES = st.lists(st.tuples(st.integers(0, 400), st.integers(0, 9), PIECES), ma
 @pytest.mark.slow
 @given(st.sampled_from(WRITTEN), CHANGES, st.integers(1, 3))
 @example("answer = query(img, 'How many s are?')", [], 1)
-def test_a_program_ends_in_an_answer_or_an_error_of_ours_in_bounded_time(
-    vqa: CodeVQA, source: str, changes: list[tuple[int, int, str]], count: int
-) -> None:
+def test_a_program_ends_in_time(vqa: CodeVQA, source: str, changes: list[tuple[int, int, str]], count: int) -> None:
     for at, gone, put in changes:
         source = source[:at] + put + source[at + gone :]
     began = time.perf_counter()

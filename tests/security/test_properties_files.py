@@ -180,9 +180,7 @@ def spoil_cell(file: Path, number: int, changes: Any, cell: object) -> None:
 
 
 @given(st.sampled_from((FILE, CALLS)), st.tuples(st.integers(0, 10**6), SPOILT, CELL) | CUTS)
-def test_a_spoilt_run_is_read_and_replayed_or_an_error_of_ours(
-    run: tuple[Path, Settings], tmp_path: Path, file: str, how: Any
-) -> None:
+def test_a_spoilt_run_is_read_or_refused(run: tuple[Path, Settings], tmp_path: Path, file: str, how: Any) -> None:
     shutil.rmtree(tmp_path / "copy", ignore_errors=True)
     folder, settings = Path(shutil.copytree(run[0], tmp_path / "copy")), run[1]
     if isinstance(how, tuple):

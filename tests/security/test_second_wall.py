@@ -265,7 +265,7 @@ except SetupError as error:
     ],
     ids=["no seccomp", "no Landlock"],
 )
-def test_where_it_cannot_be_had_programs_run_and_the_log_says_so_once(
+def test_where_it_is_missing_the_log_says_so_once(
     call: int, argument: int, errno: int, filters: int, said: str
 ) -> None:
     here = Path(__file__).resolve()
@@ -286,9 +286,7 @@ def test_where_it_cannot_be_had_programs_run_and_the_log_says_so_once(
 
 
 @pytest.mark.parametrize("system", ["darwin", "win32"])
-def test_other_systems_go_on_without_and_say_so_once(
-    system: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_other_systems_say_so(system: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
     monkeypatch.setattr(sys, "platform", system)
 
     async def main(limits: Limits) -> None:
