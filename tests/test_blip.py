@@ -56,9 +56,6 @@ def same_maps(folder: str, requests: Sequence[MatchRequest], block: int = BLOCK)
         np.testing.assert_allclose(logits, expected_logits, rtol=0, atol=3e-5)
 
 
-# Matching
-
-
 @pytest.mark.parametrize("block", [0, 2])
 def test_gradcam_is_that_of_transformers(folder: str, block: int) -> None:
     same_maps(folder, MATCHES, block)
@@ -121,9 +118,6 @@ def test_a_block_or_an_average_that_there_is_not(folder: str) -> None:
         BlipMatcher.from_pretrained(folder, device="cpu")
     with pytest.raises(SetupError, match="average"):
         load(folder, average="median")
-
-
-# Captions
 
 
 def wanted(count: int, seed: int) -> list[CaptionRequest]:
@@ -223,9 +217,6 @@ def test_texts_and_tokens_are_those_of_the_tokenizer(tmp_path: Path) -> None:
             assert ours.encode([text])[0][0].tolist() == reference(text, split_special_tokens=True)["input_ids"]
 
 
-# Pictures and their features
-
-
 @pytest.mark.parametrize("size", [(40, 30), (200, 150), (7, 300)])
 def test_pixels_are_the_processor_s_bit_for_bit(folder: str, size: tuple[int, int]) -> None:
     processor = Reference(folder).processor
@@ -264,9 +255,6 @@ def test_the_feature_cache_keeps_to_its_bytes(folder: str) -> None:
     assert matcher.stats.vision_forwards == 3
     matcher.similarity(first)
     assert matcher.stats.vision_forwards == 4
-
-
-# Memory
 
 
 def test_batches_are_halved_when_memory_runs_out() -> None:

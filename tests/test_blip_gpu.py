@@ -29,9 +29,6 @@ def captioner(tmp_path_factory: pytest.TempPathFactory) -> Checkpoint:
     return load_checkpoint(folder, "captioner", device="cpu", dtype=None)
 
 
-# Captions
-
-
 def rules(at: Checkpoint, **changes: Any) -> CaptionRules:
     opening = (at.dec_id, *(WORDS.index(word) for word in ("a", "picture", "of")))
     settings = {"min_length": 10, "max_length": 20, "top_k": 50, "temperature": 1.0, **changes}
@@ -129,8 +126,6 @@ def test_recording_can_be_turned_off(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("CODEVQA_CUDA_GRAPHS", value)
         assert enabled(torch.device("cuda")) is on and not enabled(torch.device("cpu"))
 
-
-# Kernels
 
 gpu = pytest.mark.skipif(not (kernels.HERE and torch.cuda.is_available()), reason="needs Triton and a CUDA device")
 BOUND = {torch.float32: 2e-6, torch.bfloat16: 5e-3}

@@ -38,9 +38,6 @@ def test_help_warns_of_nothing_and_imports_nothing_heavy() -> None:
     assert "..." not in listed and max(map(len, listed.splitlines())) <= 80
 
 
-# -- answers -----------------------------------------------------------------------------------------------------------
-
-
 def test_ask_prints_the_answer_on_stdout_and_the_rest_on_stderr(codevqa: CommandLine) -> None:
     done = codevqa("ask", GARDEN, "-q", "Is the red house to the left of the green tree?")
     assert (done.returncode, done.stdout) == (0, "yes\n"), done.stderr
@@ -65,9 +62,6 @@ def test_what_a_program_prints_is_shown_also_where_it_fails(codevqa: CommandLine
     assert "line 3: IndexError" in failed.stderr
 
 
-# -- prompts -----------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     "words",
     [
@@ -88,9 +82,6 @@ def test_prompt_prints_what_ask_shows(words: tuple[object, ...], tmp_path: Path,
     assert printed.stdout == program["prompt"]
     assert "--shots" not in words or len(program["examples"]) == printed.stdout.count("\nimg = open_image(") == 2
     assert printed.stdout.startswith("[system]\n") == ("--lm" in words)
-
-
-# -- what cannot be done -----------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -127,9 +118,6 @@ def test_a_server_that_is_down_is_told_without_its_key(codevqa: CommandLine) -> 
     done = codevqa(*ASKED, "--lm", "openai:some-model", **there)
     assert_one_clear_line(done, "127.0.0.1:9", status=1)
     assert "secret" not in done.stderr
-
-
-# -- the process -------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.usefixtures("interruptible")

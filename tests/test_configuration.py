@@ -37,9 +37,6 @@ def said(*words: str) -> Layer:
     return Layer("--set", {name: Text(value) for name, _, value in pairs})
 
 
-# -- values ----------------------------------------------------------------------------------------------------------
-
-
 def arguments(target: Callable[..., Any]) -> dict[str, Any]:
     """The annotation of each keyword argument of a loader; where a class method takes any, those of its class."""
     told = get_type_hints(target.__init__ if inspect.isclass(target) else target)
@@ -116,9 +113,6 @@ def test_a_number_that_cannot_be_is_refused_where_settings_are_made(value: Any) 
         Settings(workers=value)
 
 
-# -- layers ----------------------------------------------------------------------------------------------------------
-
-
 def test_each_layer_is_over_those_before_it_and_says_so(tmp_path: Path) -> None:
     path = tmp_path / "my.toml"
     path.write_text('preset = "base"\nseed = 5\n[query]\ncaptions = 4\nwitness = false\n[matcher]\ndtype = "float64"\n')
@@ -160,9 +154,6 @@ def test_everything_the_release_does_is_a_field_and_turned_on() -> None:
     assert pickle.loads(pickle.dumps(made)) == made  # noqa: S301  # it travels to other processes
     with pytest.raises(UnknownNameError, match="There is: release"):
         compat_layer("lavis")
-
-
-# -- files -----------------------------------------------------------------------------------------------------------
 
 
 def test_what_config_prints_is_read_back_as_the_same(tmp_path: Path, codevqa: CommandLine) -> None:
@@ -210,9 +201,6 @@ def test_the_preset_of_a_file_gives_way_to_a_named_one_alone(tmp_path: Path, cod
     assert 'spec = "openai:x"' in done.stdout and "# environment\n" in done.stdout
 
 
-# -- commands --------------------------------------------------------------------------------------------------------
-
-
 def test_a_key_is_given_to_the_model_and_printed_nowhere(codevqa: CommandLine) -> None:
     words = ["--lm", "openai:x", "--set", "language_model.api_key=sk-1234567890", "--set"]
     done = codevqa("config", *words, "language_model.base_url=http://me:hunter22@localhost/v1")
@@ -236,9 +224,6 @@ def test_the_library_names_the_option_that_was_meant(mini: CodeVQA) -> None:
         mini.ask(GARDEN, "Is there a tree?", **asked)
     with pytest.raises(ProgramTypeError, match=r"Name 'qurey' used when not defined. Did you mean query\?"):
         mini.run(GARDEN, "answer = qurey(img, 'Is there a tree?')")
-
-
-# -- records ---------------------------------------------------------------------------------------------------------
 
 
 def test_a_run_records_every_part_with_the_hashes_of_its_weights(tmp_path: Path) -> None:

@@ -56,9 +56,6 @@ def test_a_line_that_fails_is_told_and_the_next_is_answered(tmp_path: Path, code
     assert_one_clear_line(codevqa("ask", copy, stdin="\n"), "No question was given. Give -q QUESTION")
 
 
-# -- from a file ------------------------------------------------------------------------------------------------------
-
-
 def test_a_file_is_answered_in_order_and_a_bad_line_costs_no_other(tmp_path: Path, codevqa: CommandLine) -> None:
     (tmp_path / "pictures").mkdir()
     for one in (GARDEN, HARBOR):

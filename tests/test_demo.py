@@ -16,8 +16,6 @@ from codevqa.demo.limits import DemoLimits
 from codevqa.demo.live import LiveQuestion
 from codevqa.demo.pictures import read_pictures, shipped_answers, shipped_questions
 
-# -- pictures --------------------------------------------------------------------------------------------------------
-
 
 def test_a_bad_picture_is_told_by_its_name(tmp_path: Path) -> None:
     (tmp_path / "cut.png").write_bytes(GARDEN.read_bytes()[:1500])
@@ -54,9 +52,6 @@ def test_the_answer_that_ships_is_the_one_that_its_models_give(mini: CodeVQA) ->
         )
         assert [call.value for call in shipped.trace.calls] == [call.value for call in now.trace.calls]
         assert shipped.models == now.models
-
-
-# -- questions -------------------------------------------------------------------------------------------------------
 
 
 def test_visitors_share_nothing_and_who_was_away_longest_is_forgotten(tmp_path: Path) -> None:

@@ -64,9 +64,6 @@ def kinds(domain: Domain, question: str) -> list[tuple[str, tuple[str, ...]]]:
     return [(warning.kind, warning.words) for warning in domain.check((), question)]
 
 
-# -- pictures --------------------------------------------------------------------------------------------------------
-
-
 def test_photographs_and_parts_of_them_are_caught(domain: Domain, photographs: list[Path]) -> None:
     rng = random.Random(5)
     scores = []
@@ -92,9 +89,6 @@ def test_drawings_are_not_taken_for_photographs(domain: Domain) -> None:
     assert not [one for one in drawings if domain.score(one) > 0]
 
 
-# -- words -----------------------------------------------------------------------------------------------------------
-
-
 def test_no_question_of_the_world_or_of_the_examples_has_an_unknown_word(domain: Domain) -> None:
     questions = [item.question for _, item in draw_questions(400, 11, "test")]
     questions += [
@@ -118,9 +112,6 @@ def test_no_question_of_the_world_or_of_the_examples_has_an_unknown_word(domain:
 )
 def test_unknown_words_are_named(domain: Domain, question: str, found: list[tuple[str, tuple[str, ...]]]) -> None:
     assert kinds(domain, question) == found
-
-
-# -- answers ---------------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -181,9 +172,6 @@ def test_a_program_runs_over_a_photograph_with_a_warning(asking: dict[bool, Code
     assert warning.message.startswith("Image 2 looks unlike what these models know")
 
 
-# -- where it is shown -----------------------------------------------------------------------------------------------
-
-
 def test_the_trace_page_says_so_before_the_answer(asking: dict[bool, CodeVQA]) -> None:
     answer = asking[True].ask(GARDEN, DOG)
     page = trace_page(answer, ())
@@ -196,9 +184,6 @@ def test_the_command_line_says_so_on_standard_error(codevqa: CommandLine) -> Non
     done = codevqa("ask", GARDEN, "-q", DOG, "--quiet")
     assert (done.returncode, done.stdout) == (0, "I don't know\n")
     assert done.stderr.startswith("codevqa: These models don't know 'dog'") and "drawn things only" in done.stderr
-
-
-# -- whose it is -----------------------------------------------------------------------------------------------------
 
 
 def test_the_domain_goes_with_the_models_that_look() -> None:

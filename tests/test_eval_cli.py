@@ -31,9 +31,6 @@ def data(tmp_path_factory: pytest.TempPathFactory, codevqa: CommandLine) -> Path
     return folder
 
 
-# -- the command -----------------------------------------------------------------------------------------------------
-
-
 def test_from_data_to_table_and_back_again(data: Path, tmp_path: Path, codevqa: CommandLine) -> None:
     words = ("eval", "gqa", "--data", data, "--split", "val_balanced", "--out", tmp_path / "run", "--method", "both")
     done = codevqa(*words, "--limit", 4)
@@ -106,9 +103,6 @@ def test_interrupted_from_the_keyboard_it_tells_how_to_go_on(
     assert done.returncode == 0 and "done before" in done.stderr, done.stderr
 
 
-# -- choices ---------------------------------------------------------------------------------------------------------
-
-
 def test_the_data_set_s_prompts_give_way_to_a_preset_s_own_and_to_what_is_asked(tmp_path: Path) -> None:
     data = Numbered(tmp_path, 1)
     assert prompts_for(configure("mini"), data) == ()
@@ -124,18 +118,12 @@ def test_a_replay_excludes_models(tmp_path: Path) -> None:
             engine_for(Numbered(tmp_path, 1), replay=tmp_path, **given)
 
 
-# -- progress --------------------------------------------------------------------------------------------------------
-
-
 def test_progress_is_plain_lines_where_there_is_no_terminal(capfd: pytest.CaptureFixture[str]) -> None:
     with Bar(every=0) as bar:
         for count in (1, 2):
             bar(Status(total=2, examples=count, seconds=1))
     said = capfd.readouterr().err.splitlines()
     assert [text[:14] for text in said] == ["codevqa: 1 of ", "codevqa: 2 of ", "codevqa: 2 of "]
-
-
-# -- exports ---------------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture

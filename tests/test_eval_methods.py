@@ -35,9 +35,6 @@ from codevqa.prompts import load
 TWO: tuple[Method, ...] = ("codevqa", "pnpvqa")
 
 
-# -- asking ----------------------------------------------------------------------------------------------------------
-
-
 def test_what_is_asked_is_what_the_models_can_do(tmp_path: Path) -> None:
     for blip, eyes, wanted in ((True, True, METHODS), (False, True, METHODS[:2]), (True, False, TWO)):
         with (
@@ -103,9 +100,6 @@ def test_the_command_asks_all_that_the_preset_can_do(tmp_path: Path, codevqa: Co
         assert more.returncode == 0 and store.counts() == {("direct", 0): 2}
 
 
-# -- records ---------------------------------------------------------------------------------------------------------
-
-
 class Sure(FakeEyes):
     """Eyes that tell how sure they are, and how much they can see."""
 
@@ -127,9 +121,6 @@ def test_what_eyes_said_is_recorded_and_replayed(tmp_path: Path) -> None:
     assert [one.trace.baseline for one in again] == [one.trace.baseline for one in answers]
     assert [one.tokens for one in again] == [one.tokens for one in answers]
     assert again[1].trace.baseline[0].scores == (2 / 3, 1 / 3) and len(eyes.requests) == 2
-
-
-# -- reports ---------------------------------------------------------------------------------------------------------
 
 
 def made(

@@ -37,9 +37,6 @@ def ids(split: Split) -> list[str]:
     return [example.id for example in split]
 
 
-# -- samples ---------------------------------------------------------------------------------------------------------
-
-
 def test_a_sample_keeps_groups_whole_and_the_same_seed_draws_the_same(tmp_path: Path) -> None:
     data = open_dataset("nlvr", statements(tmp_path), "dev")
     drawn = sample(data, 30, 1)
@@ -55,9 +52,6 @@ def test_a_sample_keeps_groups_whole_and_the_same_seed_draws_the_same(tmp_path: 
     for whole, count in ((data, 11), (single, 0), (single, 7)):
         with pytest.raises(InputError):
             sample(whole, count, 0)
-
-
-# -- not the official split ------------------------------------------------------------------------------------------
 
 
 def test_every_part_of_a_split_is_told_from_the_whole(tmp_path: Path) -> None:
@@ -80,9 +74,6 @@ def test_a_figure_of_a_part_says_so_wherever_it_stands(tmp_path: Path) -> None:
     shown = read(tmp_path / "run").text
     assert shown.count("2 of 6 pictures a statement; only questions 1 to 5") == 2  # in the head, and by the figure
     assert "Not the official split: 2 of 6" in shown
-
-
-# -- choices ---------------------------------------------------------------------------------------------------------
 
 
 def test_gqa_s_choices_are_found_beside_the_questions(tmp_path: Path) -> None:

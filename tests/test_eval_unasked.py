@@ -38,9 +38,6 @@ def no_models() -> CodeVQA:
     raise AssertionError("models were loaded")
 
 
-# -- before models load ----------------------------------------------------------------------------------------------
-
-
 def test_pictures_that_are_missing_end_the_run_before_models_load(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"^4 of 8 pictures are missing, first: .*1\.png\. .*--missing-pictures skip"):
         evaluate(no_models, Lost(tmp_path, 8), tmp_path / "run")
@@ -65,9 +62,6 @@ def test_an_offset_past_the_end_and_a_limit_of_none_are_refused_before_models_lo
         evaluate(no_models, Numbered(tmp_path, 0), tmp_path / "run")
     with pytest.raises(InputError, match="Give --resume with --retry-errors"):
         evaluate(no_models, Numbered(tmp_path, 1), tmp_path / "run", retry_errors=True)
-
-
-# -- rows ------------------------------------------------------------------------------------------------------------
 
 
 def test_retrying_asks_what_could_not_be_asked_and_nothing_else(tmp_path: Path) -> None:
@@ -98,9 +92,6 @@ def test_retrying_asks_what_could_not_be_asked_and_nothing_else(tmp_path: Path) 
             assert [row.error for row in rows] == [None, None, None, None, "ProgramSyntaxError"]
             assert summary_of(store).coverage.unasked == 0
     assert len(asked) == 2
-
-
-# -- the command -----------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.slow

@@ -32,9 +32,6 @@ def engine(program: str = DISH, **query: Any) -> CodeVQA:
     return engine_kit.engine(program, read, prompts=sets, repairs=0, query=numbers, workers=4)
 
 
-# -- knowledge -------------------------------------------------------------------------------------------------------
-
-
 def test_what_is_seen_is_asked_of_captions_and_what_is_known_of_the_reader_alone() -> None:
     with engine() as vqa:
         answer = vqa.ask(RED, "Where is this dish from?")
@@ -66,6 +63,3 @@ def test_a_chat_model_gets_knowledge_as_turns() -> None:
     assert [turn.role for turn in request.prompt[:3]] == ["system", "user", "assistant"]
     assert request.prompt[2].content == load("okvqa").knowledge[0].answer
     assert (request.max_tokens, request.stop) == (10, ("\n",))
-
-
-# -- the release -----------------------------------------------------------------------------------------------------

@@ -70,9 +70,6 @@ def test_whatever_a_model_raises_is_a_model_error(name: str) -> None:
                 vqa.ask(RED, "Is it red?")
 
 
-# -- closing -----------------------------------------------------------------------------------------------------------
-
-
 def ask_without_end(vqa: CodeVQA, way: str, name: str) -> None:
     """Asks in one way, each time something new, until that raises."""
 
@@ -158,9 +155,6 @@ def test_what_is_under_way_keeps_its_engine() -> None:
     gc.collect()
     assert [type(event).__name__ for event in watch][-1] == "Answered"
     assert (asyncio.run(asking).text, asyncio.run(running).text, next(stream)[1].text) == ("yes", "1", "yes")
-
-
-# -- an engine inside itself, and in other processes ------------------------------------------------------------------
 
 
 used: list[CodeVQA] = []

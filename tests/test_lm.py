@@ -36,9 +36,6 @@ def asked(*prompts: str, most: int = 24, **given: Any) -> list[GenerationRequest
     return [GenerationRequest(prompt, most, **given) for prompt in prompts]
 
 
-# Many at once
-
-
 @pytest.mark.parametrize("count", [1, 3, 16])
 @pytest.mark.parametrize("way", WAYS)
 def test_many_prompts_at_once_read_as_each_alone(way: str, count: int) -> None:
@@ -62,9 +59,6 @@ def test_short_passes_little_memory_and_few_cores_write_the_same(monkeypatch: py
         assert torch.get_num_threads() == cores
     finally:
         torch.set_num_threads(before)
-
-
-# Ends
 
 
 def test_a_stop_string_in_the_prompt_does_not_end_it(lm: TransformersLM) -> None:
@@ -112,9 +106,6 @@ def test_tokenizers_that_drop_a_leading_space(tmp_path: Any) -> None:
     assert lm.completion_text([0], [1, 2]) == " = query"
 
 
-# Beginnings in common
-
-
 def test_a_beginning_that_is_kept_changes_no_text(lm: TransformersLM) -> None:
     tails = ["# Image 2: Is it?", "", "  x", "# Image 2: What color is the car?\nimg = open_image(", "=" * 30]
     plain = lm.generate(asked(*(HEAD + tail for tail in tails), most=20))
@@ -128,9 +119,6 @@ def test_a_beginning_that_is_kept_changes_no_text(lm: TransformersLM) -> None:
     joined = HEAD + "answer = "
     for shared in (3, len(HEAD) + 3, 10**6):
         assert lm.generate(asked(joined, shared=shared)) == lm.generate(asked(joined))
-
-
-# Guesses, slots and memory
 
 
 def test_what_has_been_written_is_guessed_and_wrong_guesses_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -243,8 +231,6 @@ def test_a_failure_in_one_worker_is_the_failure_of_the_call(monkeypatch: pytest.
     finally:
         torch.set_num_threads(before)
 
-
-# Chats, and requests that cannot be answered
 
 TURNS = "{% for turn in messages %}<|{{ turn['role'] }}|>{{ turn['content'] }}\n{% endfor %}"
 REFUSES = "{% if messages[0]['role'] == 'system' %}{{ raise_exception('System role not supported') }}{% endif %}"

@@ -21,9 +21,6 @@ SETUP = ConfigParser()
 SETUP.read(ROOT / "setup.cfg", encoding="utf-8")
 
 
-# -- the package -------------------------------------------------------------------------------------------------------
-
-
 def test_every_package_is_listed() -> None:
     folders = {path.parent for top in ("codevqa", "prompts", "eval") for path in (ROOT / top).rglob("__init__.py")}
     names = {".".join(folder.relative_to(ROOT).parts) for folder in folders}
@@ -47,9 +44,6 @@ def test_a_wheel_built_through_the_sdist_holds_everything(tmp_path: Path) -> Non
     weights = {path.relative_to(ROOT).as_posix() for path in files}
     assert weights and weights <= inside
     assert "codevqa/py.typed" in inside and not any(name.startswith("examples/") for name in inside)
-
-
-# -- locked requirements -----------------------------------------------------------------------------------------------
 
 
 def entries(name: str) -> dict[str, str]:

@@ -11,16 +11,11 @@ import pytest
 from codevqa.core.errors import InputError
 from codevqa.prompts import Example, load
 
-# -- the sets of the package -----------------------------------------------------------------------------------------
-
 
 def test_gqa_has_the_papers_numbers() -> None:
     gqa = load("gqa")
     assert (gqa.form, gqa.shots, gqa.captions, gqa.caption_draws) == ("image", 12, 7, 100)
     assert {len(captions) for example in gqa.reading for captions in example.by_image} == {7}
-
-
-# -- loading ---------------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -60,9 +55,6 @@ def test_line_separators_inside_a_question_end_no_line(folder: Path) -> None:
     with (folder / "examples.jsonl").open("a", encoding="utf-8") as handle:
         handle.write(json.dumps(line, ensure_ascii=False) + "\n")
     assert load(folder).examples[-1].question == "Is\u2028it?"
-
-
-# -- the release's layouts -------------------------------------------------------------------------------------------
 
 
 def pool(folder: Path, programs: object, reading: object = None, task: str = "gqa") -> Path:

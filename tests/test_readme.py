@@ -43,9 +43,6 @@ def fenced(page: str) -> str:
     return (ROOT / "docs" / page).read_text(encoding="utf-8").partition("```python\n")[2].partition("```")[0]
 
 
-# -- README ------------------------------------------------------------------------------------------------------------
-
-
 def test_the_first_program_prints_what_is_shown(
     engines: Engines, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -84,9 +81,6 @@ def test_make_targets_are_there() -> None:
         assert re.search(rf"^{target}:", makefile, re.MULTILINE), target
 
 
-# -- the answer that README begins with --------------------------------------------------------------------------------
-
-
 def test_the_answer_page_is_today_s(mini: CodeVQA) -> None:
     page = PAGE.read_text(encoding="utf-8")
     data = re.search(r'<script type="application/json" id="cv-answer-data">(.*?)</script>', page)
@@ -102,9 +96,6 @@ def test_the_answer_page_is_today_s(mini: CodeVQA) -> None:
     with Image.open(path) as picture:
         assert picture.width >= 900
     assert path.stat().st_size < 200_000 and len(page) < 400_000
-
-
-# -- pages -------------------------------------------------------------------------------------------------------------
 
 
 def test_generated_pages_are_fresh() -> None:

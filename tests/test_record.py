@@ -54,9 +54,6 @@ def store(tmp_path: Path) -> Iterator[CallStore]:
     one.close()
 
 
-# -- whole runs ------------------------------------------------------------------------------------------------------
-
-
 class Recorded(NamedTuple):
     folder: Path
     questions: list[Question]
@@ -132,9 +129,6 @@ def test_a_call_that_was_not_recorded_is_no_fallback(run: Recorded) -> None:
     assert missed.error is not None and missed.error.type == "ReplayMissError"
 
 
-# -- engines over fakes ----------------------------------------------------------------------------------------------
-
-
 def parts(lm: Any = None, **models: Any) -> tuple[Writer, Models]:
     one = lm or ScriptedLM("img = open_image('Image1.jpg')\nanswer = query(img, 'a?')")
     writer = Writer(one, load_prompts("gqa"), settings=WriterSettings(selection="fixed", repairs=0))
@@ -198,9 +192,6 @@ def test_a_run_does_not_go_on_with_another_model(tmp_path: Path) -> None:
         recording(tmp_path, *parts(matcher=FakeMatcher(7)))
 
 
-# -- one model -------------------------------------------------------------------------------------------------------
-
-
 def test_results_come_back_to_the_bit(store: CallStore) -> None:
     relevance = np.random.default_rng(0).random((6, 6)).astype(np.float32)
     relevance[0, :3] = np.nan, -0.0, 1e-42
@@ -246,9 +237,6 @@ def test_the_key_holds_all_that_matters(store: CallStore, kind: str, base: Any, 
     for other in ({"settings": {"temperature": 1}}, {"model": "n"}):
         with pytest.raises(ReplayMissError):
             getattr(RecordedModel(store, {**ABOUT, **other}), kind)([base])
-
-
-# -- the file --------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("user", "query"), [("", ""), ("user:hu@hunter2@", "?api_key=hunter2hunter2")])

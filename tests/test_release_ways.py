@@ -31,9 +31,6 @@ def engine(program: str, settings: Settings = TOLD, *, says: str = "yes", matche
     return engine_kit.engine(program, says, settings=settings, prompts=prompts, matcher=matcher)
 
 
-# -- wording ---------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("wording", "shown"),
     [
@@ -50,9 +47,6 @@ def test_who_writes_sees_the_wording_and_the_user_their_own_sentence(wording: Wo
     assert answer.program is not None and answer.program.prompt == prompt
     assert prompt.endswith(f"\n# Image Set 7: {shown}")
     assert (answer.question, answer.program.question, answer.text) == (PAIR, PAIR, "yes")
-
-
-# -- get_pos ---------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -72,9 +66,6 @@ def test_positions_are_a_patch_s_centre_or_corner(at: Literal["centre", "corner"
     relevance[12, 3] = 1
     with engine("", Settings(position_at=at), matcher=FakeMatcher(24, relevance=relevance)) as vqa:
         assert vqa.run(RED, "answer = get_pos(img, 'man')").value == found
-
-
-# -- what a reader does not say, and what a program leaves -----------------------------------------------------------
 
 
 def test_a_program_goes_on_where_the_reader_says_nothing() -> None:
@@ -112,9 +103,6 @@ def test_what_a_program_leaves_as_the_release_takes_it(program: str, text: str, 
     assert (answer.text, answer.value, answer.fallback, answer.error) == (text, value, False, None)
 
 
-# -- small tolerances ------------------------------------------------------------------------------------------------
-
-
 def test_a_whole_set_is_read_in_the_layout_of_sets_and_names_of_pictures_need_no_ending() -> None:
     with engine("images = open_images('ImageSet7')\nanswer = query(images, 'Is there a red ball?')") as vqa:
         answer = vqa.ask([RED, GREEN], PAIR)
@@ -128,9 +116,6 @@ def test_a_whole_set_is_read_in_the_layout_of_sets_and_names_of_pictures_need_no
     with engine("answer = query([], 'a?')") as vqa:
         refused = vqa.ask([RED, GREEN], PAIR)
     assert refused.fallback and refused.error is not None and "at least one image" in refused.error.message
-
-
-# -- prompt sets -----------------------------------------------------------------------------------------------------
 
 
 def test_a_preamble_may_list_the_primitives_itself() -> None:

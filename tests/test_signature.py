@@ -42,9 +42,6 @@ def choose(images: list[Image], flag: bool = False) -> Image | None:
 VOCABULARY = PrimitiveSet([query, find, choose])
 
 
-# -- what cannot be a primitive ----------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("header", "text"),
     [
@@ -82,9 +79,6 @@ def test_names_that_programs_use_already(name: str) -> None:
         primitive(name=name)(query.function)
 
 
-# -- sets --------------------------------------------------------------------------------------------------------------
-
-
 def test_sets() -> None:
     assert VOCABULARY.names == ("query", "boxes_of", "choose")
     assert VOCABULARY.subset(["choose", "query"]).names == ("choose", "query")
@@ -94,9 +88,6 @@ def test_sets() -> None:
         VOCABULARY.extend([query])
     with pytest.raises(TypeError, match="@primitive"):
         PrimitiveSet([query.function])  # type: ignore[list-item]
-
-
-# -- binding -----------------------------------------------------------------------------------------------------------
 
 
 def test_bind_fills_in_and_widens() -> None:
@@ -161,9 +152,6 @@ def test_bind_refuses_wrong_types(name: str, args: tuple[Any, ...], kwargs: dict
 def test_bind_refuses_what_is_out_of_bounds(name: str, args: tuple[Any, ...], text: str) -> None:
     with pytest.raises(ValueError, match=text):
         VOCABULARY.get(name).bind(args, {})
-
-
-# -- calling -----------------------------------------------------------------------------------------------------------
 
 
 def _call(which: Primitive, *args: object) -> object:

@@ -51,9 +51,6 @@ def services_of(lm: Any, matcher: Any = None, captioner: Any = None) -> ModelSer
     return ModelServices(models, lm, max_batch=4, max_wait=0.001, remember=0)
 
 
-# -- engines and threads get what each gets alone ----------------------------------------------------------------------
-
-
 def test_engines_over_one_set_of_models_answer_as_each_alone(mini: CodeVQA) -> None:
     things = ("house", "tree", "dog")
     asked = [
@@ -79,9 +76,6 @@ def test_threads_read_what_each_reads_alone(way: str) -> None:
     lm = lm_kit.build(llama, way)
     found = at_once(lambda request: lm.generate([request])[0], mixed())
     assert found == [lm_kit.alone(llama)] * 3
-
-
-# -- in fair order, and to the end -------------------------------------------------------------------------------------
 
 
 def test_turns_are_given_in_the_order_of_asking_and_may_be_entered_again() -> None:
@@ -182,9 +176,6 @@ def test_a_model_that_takes_requests_as_they_come_gives_way(who: str) -> None:
         thread.join()
         busy.close()
         loop.close()
-
-
-# -- processes ---------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")

@@ -81,9 +81,6 @@ def begun(watch: Watch, name: str = "query") -> None:
     pytest.fail(f"{name} was never called")
 
 
-# -- what is told ----------------------------------------------------------------------------------------------------
-
-
 def test_a_question_is_told_from_its_examples_to_its_answer() -> None:
     program = THREE.format("First?")
     model = Streaming(" here?\n" + program)
@@ -134,9 +131,6 @@ def test_watching_changes_no_answer() -> None:
     assert [call.evidence for call in told.trace.calls] == [call.evidence for call in plain.trace.calls]
 
 
-# -- failures --------------------------------------------------------------------------------------------------------
-
-
 def test_a_failing_program_of_the_user_s_keeps_its_calls() -> None:
     source = OPEN + "a = query(img, 'a?')\nanswer = [a][3]"
     with engine() as vqa:
@@ -174,9 +168,6 @@ def test_what_cannot_be_asked_is_told_and_not_raised(tmp_path: Path) -> None:
         assert failed.answer is not None and failed.answer.trace.calls[0].error == failed.error
 
 
-# -- memories of one's own -------------------------------------------------------------------------------------------
-
-
 def test_of_an_edited_program_only_the_changed_call_is_computed() -> None:
     with engine() as vqa:
         mine = Memory(1 << 20)
@@ -201,9 +192,6 @@ def test_a_memory_for_two_engines_confuses_neither() -> None:
             assert first.run(RED, source, memory=mine).text == "one"
             assert second.run(RED, source, memory=mine).text == "two"
         assert asked(first)["readings"] == asked(second)["readings"] == 1
-
-
-# -- cancelling ------------------------------------------------------------------------------------------------------
 
 
 def assert_free(vqa: CodeVQA) -> None:
@@ -240,9 +228,6 @@ def test_a_watch_that_is_forgotten_is_cancelled() -> None:
         gc.collect()
         assert_free(vqa)
         gate.open.set()
-
-
-# -- threads and loops -----------------------------------------------------------------------------------------------
 
 
 def test_a_slow_consumer_holds_up_nothing_and_misses_nothing_but_old_text() -> None:

@@ -26,8 +26,6 @@ def vqa() -> Iterator[CodeVQA]:
         yield engine
 
 
-# -- programs ----------------------------------------------------------------------------------------------------------
-
 WRITTEN = [example.program for name in ("gqa", "covr") for example in load(name).examples]
 PIECES = st.text(max_size=9) | st.sampled_from(
     (
@@ -50,8 +48,6 @@ def test_a_program_ends_in_time(vqa: CodeVQA, source: str, changes: list[tuple[i
         assert vqa.run(PICTURES[:count], source).text
     assert time.perf_counter() - began < SECONDS
 
-
-# -- questions ---------------------------------------------------------------------------------------------------------
 
 PARTS = st.text(max_size=9) | st.sampled_from(
     (

@@ -31,8 +31,6 @@ from codevqa.eval.run.store import FILE, Store
 from codevqa.models.fakes import FakeEyes
 from codevqa.prompts import load
 
-# -- how files are spoilt ----------------------------------------------------------------------------------------------
-
 EDGES = (b"\xff\xff\xff\xff", b"\0\0\0\0", b"\x7f\xff\xff\xff", b"\0\0\0\1", b"\xff\xff\xff\x7f", b"\1\0\0\0", b"")
 PUT = st.sampled_from(EDGES) | st.binary(max_size=4)
 CUTS = st.lists(st.tuples(st.floats(0, 1), st.booleans(), st.integers(0, 20), PUT), min_size=1, max_size=6)
@@ -84,9 +82,6 @@ def _places(tree: Any) -> Iterator[tuple[Any, Any]]:
         yield from _places(item)
 
 
-# -- pictures ----------------------------------------------------------------------------------------------------------
-
-
 @cache
 def encoded() -> list[bytes]:
     kinds: list[tuple[str, str, dict[str, Any]]] = [(kind, mode, {}) for kind in FORMATS for mode in ("RGB", "L")]
@@ -119,9 +114,6 @@ def test_a_picture_that_was_trouble_is_none(path: Path) -> None:
     read_picture(path.read_bytes())
 
 
-# -- answers -----------------------------------------------------------------------------------------------------------
-
-
 @cache
 def answers() -> tuple[Answer, ...]:
     program = "a = [query(x, 'Is it red?') for x in images]\nanswer = {1: (a, images[0]), 'x': 0.5}"
@@ -146,8 +138,6 @@ def read_json(text: str) -> None:
 def test_a_spoilt_answer_is_one_that_can_be_written_or_an_error_of_ours(number: int, changes: Any) -> None:
     read_json(json.dumps(spoil(answers()[number].to_dict(), changes)))
 
-
-# -- runs and recorded calls -------------------------------------------------------------------------------------------
 
 CELL = (
     JSON.map(lambda value: value if isinstance(value, str) else json.dumps(value)) | st.binary(max_size=6) | st.floats()

@@ -130,9 +130,6 @@ def test_once_shut_a_process_opens_no_file_and_its_memory_is_bounded(deed: str, 
     assert ended[False] == ("", 0)
 
 
-# -- the worker itself -------------------------------------------------------------------------------------------------
-
-
 def workers() -> set[psutil.Process]:
     found = set()
     for child in psutil.Process().children():
@@ -218,8 +215,6 @@ def test_switched_off_workers_are_not_shut_in_and_nothing_is_said(seen: Seen, ca
         assert {state(worker)["NoNewPrivs"] for worker in seen.found} == {state(psutil.Process())["NoNewPrivs"]}
     assert not caplog.records
 
-
-# -- where the system lacks it -----------------------------------------------------------------------------------------
 
 # A filter of system calls of its own takes from a process what an old kernel, or a container, would not offer.
 POORER = """
