@@ -1,7 +1,5 @@
 """What transformers' own BLIP makes of a folder: the reference for ours."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any

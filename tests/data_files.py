@@ -1,7 +1,5 @@
 """Sample records of the data sets as their sites show them, and helpers that write files in their layouts."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import zipfile

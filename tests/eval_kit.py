@@ -1,7 +1,5 @@
 """A small data set, and engines that are fake or answer at once, for tests of the evaluation harness."""
 
-from __future__ import annotations
-
 import dataclasses
 import os
 from collections.abc import Callable, Iterator

@@ -1,7 +1,5 @@
 """Tiny random language models of several architectures, and requests of many kinds to ask them."""
 
-from __future__ import annotations
-
 import functools
 import random
 import tempfile

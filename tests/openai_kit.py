@@ -1,7 +1,5 @@
 """Servers on loopback for tests of the OpenAI client: one that answers as a test says, and ``transformers serve``."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

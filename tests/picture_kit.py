@@ -1,7 +1,5 @@
 """A picture whose pixels all differ, and pictures as files."""
 
-from __future__ import annotations
-
 import io
 
 import numpy as np

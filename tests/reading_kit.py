@@ -1,7 +1,5 @@
 """Few-shot PnP-VQA over fakes, asked one question."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Mapping
 

@@ -3,8 +3,6 @@
 Everything it runs comes from the checkout. What that imports besides is stood in for, and so are the models.
 """
 
-from __future__ import annotations
-
 import builtins
 import hashlib
 import inspect

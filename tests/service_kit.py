@@ -1,7 +1,5 @@
 """The demo's service over an engine that tells what a test gives it, and what is asked of it."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncIterator, Callable
 from concurrent.futures import Future
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Answers as pages: which pictures they show, and that a page is whole or not there."""
 
-from __future__ import annotations
-
 import dataclasses
 from pathlib import Path
 

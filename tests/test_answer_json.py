@@ -1,7 +1,5 @@
 """Answers as JSON and back."""
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 import json

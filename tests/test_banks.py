@@ -3,8 +3,6 @@
 Each program runs in random worlds (:mod:`codevqa.writing.worlds`), where what it compares with can hold and can fail.
 """
 
-from __future__ import annotations
-
 import ast
 import asyncio
 import json

@@ -1,7 +1,5 @@
 """Calls made together share batches, and each caller gets its own result or failure."""
 
-from __future__ import annotations
-
 import asyncio
 import time
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """BLIP gives what transformers' own classes give on the same folder, whatever else is in a batch."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """What BLIP does on a GPU: recorded steps, run here on the CPU, and kernels where there is one."""
 
-from __future__ import annotations
-
 import gc
 import weakref
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Loading BLIP checkpoints: what can be missing, damaged or of another kind, each told in one line."""
 
-from __future__ import annotations
-
 import json
 import logging
 import shutil

@@ -1,7 +1,5 @@
 """Several programs for one question: random worlds, and the choice among them."""
 
-from __future__ import annotations
-
 import asyncio
 import time
 from collections.abc import Sequence

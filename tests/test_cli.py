@@ -1,7 +1,5 @@
 """The command line as its user meets it, with the embedded models wherever one has to answer."""
 
-from __future__ import annotations
-
 import io
 import json
 import os

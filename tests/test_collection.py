@@ -1,7 +1,5 @@
 """A collection finds pictures in whatever it is given, names what it leaves out, and keeps what it learnt."""
 
-from __future__ import annotations
-
 import io
 import logging
 import os

@@ -1,7 +1,5 @@
 """Questions about collections: drawn with their truth, read with Visual Haystacks', scored by what was selected."""
 
-from __future__ import annotations
-
 import json
 import sys
 from collections import Counter

@@ -1,7 +1,5 @@
 """Configurations: every value reachable, each knows where it comes from, mistakes are told before a model is loaded."""
 
-from __future__ import annotations
-
 import hashlib
 import inspect
 import math

@@ -1,7 +1,5 @@
 """``codevqa ask`` for many questions: typed at a terminal, from a script, or from a file; the models load once."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

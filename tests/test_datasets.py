@@ -1,7 +1,5 @@
 """What is missing from data sets, damaged or of another kind is said in one line."""
 
-from __future__ import annotations
-
 import zipfile
 from pathlib import Path
 from typing import Any

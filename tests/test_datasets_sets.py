@@ -1,7 +1,5 @@
 """Each data set in the layouts that users have: ids, questions, gold answers, groups, clusters and pictures."""
 
-from __future__ import annotations
-
 import zipfile
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """The demo's visitors and their questions: what they share, what ends what they asked, what is kept of it."""
 
-from __future__ import annotations
-
 import asyncio
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """The demo's server: what it refuses to start with, how it ends."""
 
-from __future__ import annotations
-
 import os
 import signal
 import socket

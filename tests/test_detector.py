@@ -1,7 +1,5 @@
 """Detectors and contrastive matchers give the numbers of their networks, whatever else is asked at the same time."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """The domain of a preset: photographs and unknown words are caught, drawings and the world's own questions are not."""
 
-from __future__ import annotations
-
 import io
 import json
 import random

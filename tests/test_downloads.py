@@ -1,7 +1,5 @@
 """From a preset's name to models: what is fetched, loaded and refused; without a way to them, that is told at once."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 from collections.abc import Iterator

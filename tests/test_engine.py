@@ -1,7 +1,5 @@
 """The whole pipeline over fake models (real prompts, sandbox and batching), and what the calls of a program find."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from pathlib import Path

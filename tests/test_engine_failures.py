@@ -1,7 +1,5 @@
 """What goes wrong in the pipeline: a program is mended once or falls back marked, and every error is typed."""
 
-from __future__ import annotations
-
 import time
 
 import pytest

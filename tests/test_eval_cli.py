@@ -1,7 +1,5 @@
 """``codevqa eval`` and ``codevqa export`` as a user meets them, and what the exported files hold."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import os

@@ -1,7 +1,5 @@
 """Evaluations of three methods: programs, captions that are read, and the direct question."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import replace

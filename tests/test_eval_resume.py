@@ -1,7 +1,5 @@
 """Runs that end in every way a run can end, and go on: no row is lost or asked twice, and other data are refused."""
 
-from __future__ import annotations
-
 import dataclasses
 import signal
 import subprocess

@@ -1,7 +1,5 @@
 """Runs: both methods over fake models and a real sandbox, and what a failure makes of a row or of the run."""
 
-from __future__ import annotations
-
 import asyncio
 import dataclasses
 import heapq

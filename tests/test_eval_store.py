@@ -1,7 +1,5 @@
 """The store: what goes in comes out, and what is committed survives everything but the loss of the disk."""
 
-from __future__ import annotations
-
 import dataclasses
 import os
 import sqlite3

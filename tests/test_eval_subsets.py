@@ -1,7 +1,5 @@
 """What of a data set was asked: samples, parts that are not the official split, and files of other data sets."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

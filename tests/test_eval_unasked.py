@@ -1,7 +1,5 @@
 """Questions that could not be asked: told before models load, counted, asked again, and never taken for answers."""
 
-from __future__ import annotations
-
 import dataclasses
 import re
 import zipfile

@@ -1,7 +1,5 @@
 """What networks made of a collection's pictures is computed once, and never taken from a damaged or another's file."""
 
-from __future__ import annotations
-
 import logging
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Files that users hand in (prompts, configurations, questions, data sets): read, or refused in one clear line."""
 
-from __future__ import annotations
-
 import os
 import shutil
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Tables of the Hugging Face hub: a hub on this machine serves real ones, with the columns of the copies we read."""
 
-from __future__ import annotations
-
 import io
 import json
 import subprocess

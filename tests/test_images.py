@@ -1,7 +1,5 @@
 """Reading pictures: every source and format people have becomes one upright RGB picture, or one line of error."""
 
-from __future__ import annotations
-
 import io
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """What programs ask of the reader's knowledge."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import engine_kit

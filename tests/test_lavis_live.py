@@ -1,7 +1,5 @@
 """LAVIS itself, in the environment of docs/reports/lavis.md: it gives our numbers, and refuses wrong weights."""
 
-from __future__ import annotations
-
 import importlib
 import json
 import shutil

@@ -1,7 +1,5 @@
 """A LAVIS checkpoint becomes a folder that loads; anything else is refused in one line."""
 
-from __future__ import annotations
-
 import importlib
 import json
 from pathlib import Path

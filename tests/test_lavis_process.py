@@ -3,8 +3,6 @@
 A small script stands in for LAVIS: real processes, real pipes.
 """
 
-from __future__ import annotations
-
 import io
 import subprocess
 import sys

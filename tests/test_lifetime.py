@@ -1,7 +1,5 @@
 """The life of an engine: whatever ends it, or is raised in it, every caller hears so, and nothing stays behind."""
 
-from __future__ import annotations
-
 import asyncio
 import gc
 import multiprocessing

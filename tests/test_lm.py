@@ -1,7 +1,5 @@
 """Language models of this process write what transformers writes to each prompt alone, however they are decoded."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Callable
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Tiny random checkpoints of many architectures, loaded and continued as transformers continues each prompt alone."""
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Callable
 from typing import Any

@@ -1,7 +1,5 @@
 """Requests that join others in the slots of a language model, through the batcher that the engine puts before it."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """Loading language models, also in eight bits: without transformers where our layers do; one line for what is wrong."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import subprocess

@@ -1,7 +1,5 @@
 """Many questions at once, and what else a caller in Python meets: orders, arrays, lines that can be read."""
 
-from __future__ import annotations
-
 import asyncio
 import itertools
 from collections.abc import Iterator

@@ -4,8 +4,6 @@ Seeds are fixed, so a figure moves only with weights, code or rounding. A floor 
 by about what a sample of this size may miss it by; a model that got worse falls through.
 """
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """The small drawn world: scenes and pictures, questions with their truth, and data sets in the official formats."""
 
-from __future__ import annotations
-
 import hashlib
 import os
 import random

@@ -1,7 +1,5 @@
 """OpenAIEyes against an HTTP server on loopback: what it is sent, what becomes of its answers and of its failures."""
 
-from __future__ import annotations
-
 import base64
 import io
 import math

@@ -1,7 +1,5 @@
 """OpenAILM against an HTTP server that misbehaves on demand."""
 
-from __future__ import annotations
-
 import socket
 import threading
 import time

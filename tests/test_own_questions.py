@@ -1,7 +1,5 @@
 """``codevqa eval questions.jsonl``: questions of one's own, their groups, metrics, and what is wrong with them."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from pathlib import Path

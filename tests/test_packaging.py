@@ -1,7 +1,5 @@
 """What is installed: the package with its two mapped folders, locked requirements; and a site that asks nobody."""
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess

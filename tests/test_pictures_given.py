@@ -1,7 +1,5 @@
 """Pictures as users give them: shared between questions and threads, refilled, too many, in the wrong place."""
 
-from __future__ import annotations
-
 import asyncio
 import io
 import re

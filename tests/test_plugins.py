@@ -1,7 +1,5 @@
 """Parts of one's own: files that ``--include`` names, an installed package, and plugins that fail."""
 
-from __future__ import annotations
-
 import logging
 import shutil
 import subprocess

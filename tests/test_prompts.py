@@ -1,7 +1,5 @@
 """Prompt sets: loading, and the paper release's layouts."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What kind of answer a question wants, and whether an answer is of that kind."""
 
-from __future__ import annotations
-
 import pytest
 
 from codevqa.core.question_kind import QuestionKind, number_in, question_kind, yes_or_no

@@ -1,7 +1,5 @@
 """Reading captions: prompts in both forms, answers in the words of their kind, and the second witness."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

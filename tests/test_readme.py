@@ -1,7 +1,5 @@
 """What README and pages show is so: programs print it, commands run, and the answer page is today's."""
 
-from __future__ import annotations
-
 import re
 import shlex
 import subprocess

@@ -1,7 +1,5 @@
 """Recording every model call of an engine, and replaying the run without a model, to the bit."""
 
-from __future__ import annotations
-
 import dataclasses
 import hashlib
 import json

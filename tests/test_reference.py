@@ -1,7 +1,5 @@
 """The benchmarks' reference, which computes as the paper's release does, gives the library's answers."""
 
-from __future__ import annotations
-
 import random
 import sys
 from pathlib import Path

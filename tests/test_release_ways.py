@@ -1,7 +1,5 @@
 """What the paper's release does otherwise, and what of it is so by a setting; over fake models, in a real sandbox."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any, Literal
 

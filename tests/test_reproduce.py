@@ -1,7 +1,5 @@
 """The paper's table by one command: what it takes is said before, and figures stand beside the paper's."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path

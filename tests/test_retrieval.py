@@ -1,7 +1,5 @@
 """Nearest examples, with a real sentence-transformers model of four words that the test writes itself."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import os

@@ -1,7 +1,5 @@
 """Programs over models that are not BLIP's: what they are offered, what a detector and eyes answer, and ``direct``."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The models behind their batchers: shared where one model plays two roles, and ended with the engine."""
 
-from __future__ import annotations
-
 import asyncio
 import threading
 import time

@@ -1,7 +1,5 @@
 """Many pictures at once: what programs select, group and sort, how sure that is, and how few batches it takes."""
 
-from __future__ import annotations
-
 import itertools
 import math
 import random

@@ -1,7 +1,5 @@
 """Commands over folders of pictures: what they print, what they leave out, and what they refuse."""
 
-from __future__ import annotations
-
 import csv
 import json
 import os

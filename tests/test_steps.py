@@ -1,7 +1,5 @@
 """The judge of a program's steps: against graphs written by hand, and against the drawn data set's answers."""
 
-from __future__ import annotations
-
 import json
 import zipfile
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Text told as it is written: by the models of this process, and by a server that streams."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import pairwise

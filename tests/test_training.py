@@ -1,7 +1,5 @@
 """The training of the mini models: texts tell the truth and are those of inference, networks, a few steps."""
 
-from __future__ import annotations
-
 import random
 import re
 import subprocess

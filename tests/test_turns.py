@@ -1,7 +1,5 @@
 """A model computes for one caller at a time: engines, threads and processes that share it; and interrupts."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import signal

@@ -1,7 +1,5 @@
 """Vision-language models: answers are the network's own, whatever else is asked, and a picture is encoded once."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Callable, Sequence
 from functools import wraps

@@ -1,7 +1,5 @@
 """Questions told while they are answered: events, failures, memories; cancelling, and who takes the events."""
 
-from __future__ import annotations
-
 import asyncio
 import dataclasses
 import gc

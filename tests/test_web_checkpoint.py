@@ -1,7 +1,5 @@
 """A checkpoint on the web is fetched once and whole, is the file it has to be, and says in one line why it is not."""
 
-from __future__ import annotations
-
 import hashlib
 import logging
 import shutil

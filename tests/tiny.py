@@ -1,7 +1,5 @@
 """Tiny random BLIP checkpoints, written to disk as any other: networks the tests load with from_pretrained."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any, Literal
 

@@ -1,7 +1,5 @@
 """Tiny random detectors (Grounding DINO, OWLv2) and contrastive models (CLIP, SigLIP), written to disk as any other."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

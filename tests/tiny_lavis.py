@@ -1,7 +1,5 @@
 """Small random BLIP checkpoints in the form in which LAVIS saves them, with all that only training needs."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 from typing import Any, Literal

@@ -1,7 +1,5 @@
 """A tiny causal language model on disk: a random Llama, and a byte-level BPE tokenizer trained on a few lines."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Tiny random vision-language models, written to disk as any other: Idefics3 and Qwen3-VL."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any

@@ -4,8 +4,6 @@
 finds is kept as an ``@example`` or as a file in ``corpus/``. Without it, the same few are tried in seconds.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager

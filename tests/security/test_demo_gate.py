@@ -1,7 +1,5 @@
 """What keeps strangers out of the demo, by itself: the gate before the server."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import socket

@@ -1,7 +1,5 @@
 """Model servers that die or hang, workers that are killed, full disks: one clear error, and nobody else pays for it."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import gc

@@ -1,7 +1,5 @@
 """Checkpoints that hold more than weights: none of it is run, and one clear line says what is wrong."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

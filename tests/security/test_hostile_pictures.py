@@ -1,7 +1,5 @@
 """Picture files made to do harm: each is refused before it costs anything, by one clear line."""
 
-from __future__ import annotations
-
 import io
 import os
 import struct

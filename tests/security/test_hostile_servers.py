@@ -1,7 +1,5 @@
 """Model servers that mean harm, or repeat a secret: what they say is bounded, and no key is passed on."""
 
-from __future__ import annotations
-
 import gzip
 import logging
 import traceback

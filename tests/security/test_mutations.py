@@ -1,7 +1,5 @@
 """The tool that takes guards out finds them, and tells where no test fails."""
 
-from __future__ import annotations
-
 import subprocess
 from pathlib import Path
 

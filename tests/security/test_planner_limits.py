@@ -2,8 +2,6 @@
 
 # ruff: noqa: E501 -- a program reads best on one line
 
-from __future__ import annotations
-
 import sys
 from types import FrameType
 

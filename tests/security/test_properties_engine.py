@@ -1,7 +1,5 @@
 """Whatever is asked of whatever pictures, with whatever program: an answer or an error of ours; nobody else pays."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterator
 from typing import Any, get_args

@@ -1,7 +1,5 @@
 """Files that somebody else wrote (pictures, answers, runs, recorded calls) are read, or refused by an error of ours."""
 
-from __future__ import annotations
-
 import io
 import json
 import shutil

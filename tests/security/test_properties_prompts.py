@@ -1,7 +1,5 @@
 """Text that is not ours has no part in how a prompt is built: neither its lines nor, in tokens, its turns."""
 
-from __future__ import annotations
-
 import asyncio
 import re
 from collections.abc import Callable, Iterator

@@ -3,8 +3,6 @@
 ``corpus/`` holds inputs that once found new ways through the readers; their characters are bytes.
 """
 
-from __future__ import annotations
-
 import json
 import shutil
 import tempfile

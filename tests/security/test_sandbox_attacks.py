@@ -4,8 +4,6 @@ The probes follow the public record of escapes from sandboxes that run model-wri
 program ends with a typed error or a harmless answer, and nothing of the host shows in either.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """What a program may use, and what may cross the boundary: each probe is one program and how it ends."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import gc

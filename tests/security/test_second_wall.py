@@ -3,8 +3,6 @@
 A worker cannot be made to misbehave, so most of it is shown on Perl, which may do anything, started in its place.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import logging
