@@ -43,12 +43,6 @@ def drive(model: Doubler, numbers: Sequence[int], **options: float) -> list[obje
     return asyncio.run(main())
 
 
-def test_calls_made_together_share_batches_that_start_at_once_where_they_are_full() -> None:
-    model = Doubler()
-    assert drive(model, range(10), max_size=4, max_wait=60) == [0, 2, 4, 6, 8, 10, 12, 14, 16, 18]
-    assert [len(batch) for batch in model.batches] == [4, 4, 2]
-
-
 def test_a_server_that_is_down_is_not_asked_again_for_each_request() -> None:
     model = Doubler(error=ServerError)
     results = drive(model, [1, -1, 3])

@@ -59,11 +59,6 @@ def test_gradcam_is_that_of_transformers(folder: str, block: int) -> None:
     same_maps(folder, MATCHES, block)
 
 
-def test_gradcam_of_the_mini_weights_is_that_of_transformers() -> None:
-    texts = ("a red ball", "is there a green house")
-    same_maps(str(MINI / "matcher"), [MatchRequest(photo(seed), text) for seed in range(2) for text in texts], 2)
-
-
 def test_similarity_is_that_of_transformers(folder: str) -> None:
     pairs = [SimilarityRequest(picture, text) for picture in PICTURES[:3] for text in TEXTS]
     reference = Reference(folder)

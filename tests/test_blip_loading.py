@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from blip_kit import load as matcher
 from hub_kit import cached
 from safetensors.torch import load_file, save_file
 from tiny import noise_picture, write_blip
@@ -20,10 +21,6 @@ from codevqa.models.blip.checkpoint import load_checkpoint
 
 PAIRS = [MatchRequest(noise_picture(0), "two cats in the park"), MatchRequest(noise_picture(1), "a dog")]
 CAPTIONS = [CaptionRequest(noise_picture(0), None, 1), CaptionRequest(noise_picture(1), (0, 5, 9))]
-
-
-def matcher(folder: str, **options: object) -> BlipMatcher:
-    return BlipMatcher.from_pretrained(folder, device="cpu", block=1, **options)  # type: ignore[arg-type]
 
 
 def captioner(folder: str) -> BlipCaptioner:
@@ -100,13 +97,12 @@ def test_the_other_kind_of_checkpoint(matcher_folder: str, captioner_folder: str
         matcher(str(other))
 
 
-def test_no_such_folder_and_no_network(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+@pytest.mark.usefixtures("hub_cache")
+def test_no_such_folder_and_no_network(tmp_path: Path) -> None:
     with pytest.raises(ModelNotFoundError, match="No folder at"):
         matcher(str(tmp_path / "nothing"))
     with pytest.raises(ModelNotFoundError, match="named"):
         matcher("")
-    # The hub client reads HF_HUB_OFFLINE when it is imported.
-    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
     for load in (matcher, captioner):
         with pytest.raises(ModelNotFoundError) as caught:
             load("nobody/has-no-such-blip")
@@ -120,16 +116,9 @@ def test_a_device_that_is_not_there(matcher_folder: str) -> None:
         BlipMatcher.from_pretrained(matcher_folder, device="cuda:77")
 
 
-@pytest.fixture
-def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path / "hub"))
-    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
-    return tmp_path / "hub"
-
-
 @pytest.mark.parametrize(("owner", "epsilon"), [("Salesforce", 1e-6), ("somebody", 1e-5)])
-def test_the_hub_s_own_are_computed_as_lavis_does(owner: str, epsilon: float, matcher_folder: str, cache: Path) -> None:
-    snapshot = cached(cache, f"{owner}/blip-itm-base-coco", matcher_folder, "a" * 40)
+def test_the_hub_s_own_compute_as_lavis(owner: str, epsilon: float, matcher_folder: str, hub_cache: Path) -> None:
+    snapshot = cached(hub_cache, f"{owner}/blip-itm-base-coco", matcher_folder, "a" * 40)
     config = json.loads((snapshot / "config.json").read_text())
     config["vision_config"]["layer_norm_eps"] = 1e-5
     (snapshot / "config.json").write_text(json.dumps(config))
@@ -138,10 +127,10 @@ def test_the_hub_s_own_are_computed_as_lavis_does(owner: str, epsilon: float, ma
     assert norms == [epsilon] * 5
 
 
-def test_a_revision_of_the_hub(matcher_folder: str, cache: Path, tmp_path: Path) -> None:
+def test_a_revision_of_the_hub(matcher_folder: str, hub_cache: Path, tmp_path: Path) -> None:
     other = write_blip(tmp_path / "other", "matcher", seed=7)
-    cached(cache, "some/blip", matcher_folder, "a" * 40)
-    cached(cache, "some/blip", other, "b" * 40, main=False)
+    cached(hub_cache, "some/blip", matcher_folder, "a" * 40)
+    cached(hub_cache, "some/blip", other, "b" * 40, main=False)
     for name, folder in (("some/blip", matcher_folder), (f"some/blip@{'b' * 40}", other)):
         loaded, expected = matcher(name), matcher(folder)
         assert loaded.name == name
@@ -151,13 +140,13 @@ def test_a_revision_of_the_hub(matcher_folder: str, cache: Path, tmp_path: Path)
 
 
 def test_pickles_are_told_of(
-    matcher_folder: str, cache: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    matcher_folder: str, hub_cache: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     folder = tmp_path / "pickled"
     shutil.copytree(matcher_folder, folder)
     torch.save(load_file(folder / "model.safetensors"), folder / "pytorch_model.bin")
     (folder / "model.safetensors").unlink()
-    cached(cache, "some/blip", str(folder), "a" * 40)
+    cached(hub_cache, "some/blip", str(folder), "a" * 40)
     with caplog.at_level(logging.INFO, "codevqa"):
         found = matcher("some/blip").match(PAIRS)
         assert "pickle" in caplog.text and "some/blip" in caplog.text

@@ -10,7 +10,6 @@ import pytest
 import torch
 from cli_kit import GARDEN
 from hub_kit import COMMIT, Hub, cached, serve_hub
-from huggingface_hub import constants
 from safetensors.torch import load_file, save_file
 from tiny_detector import write_owlv2
 from tiny_lm import build_tiny_lm
@@ -141,26 +140,22 @@ def sharded(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("lost", ["model-00002-of-00002.safetensors", "tokenizer.json", "model.safetensors.index.json"])
-def test_half_a_download_is_not_whole(
-    lost: str, sharded: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path))
-    folder = cached(tmp_path, "some/model", sharded)
+def test_half_a_download_is_not_whole(lost: str, sharded: Path, hub_cache: Path) -> None:
+    folder = cached(hub_cache, "some/model", sharded)
     assert missing("transformers:some/model") == "", "the shards of a kind that is not loaded are not missed"
     (folder / lost).unlink()
     assert missing("transformers:some/model") == NOT_HERE
 
 
-def test_a_part_is_loaded_from_its_revision(sharded: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_part_is_loaded_from_its_revision(sharded: Path, tmp_path: Path, hub_cache: Path) -> None:
     folders = {
         "transformers:some/model": sharded,
         "sentence:some/retriever": MINI / "retriever",
         "zero-shot:some/detector": Path(write_owlv2(tmp_path / "detector")),
     }
     roles = ("language_model", "retriever", "detector")
-    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "cache"))
     for role, (spec, folder) in zip(roles, folders.items(), strict=True):
-        cached(tmp_path / "cache", spec.partition(":")[2], folder)
+        cached(hub_cache, spec.partition(":")[2], folder)
         for revision in (COMMIT, "main"):
             part = load(role, f"{spec}@{revision}")
             assert part.name == f"{spec.partition(':')[2]}@{revision}"

@@ -40,21 +40,12 @@ def test_a_program_that_fails_is_a_marked_fallback_with_a_typed_error(program: s
     assert answer.trace.attempts[0][1] == answer.error and answer.trace.baseline
 
 
-BREAKS = "found = query(img, 'Is it red?')\nanswer = [][0]"
-
-
 def test_a_program_that_fails_before_its_first_call_goes_back_with_its_line() -> None:
     with engine(["x = 1\nanswer = [][0]", "answer = query(img, 'Is it red?')"]) as vqa:
         answer = vqa.ask(RED, "Is it red?")
         writer = vqa.writer.language_model
     assert (answer.text, answer.fallback, answer.error) == ("yes", False, None)
     assert isinstance(writer, ScriptedLM) and "line 2: IndexError" in str(writer.requests[1].prompt)
-
-
-def test_a_program_that_has_called_a_primitive_does_not_go_back() -> None:
-    with engine(BREAKS) as vqa:
-        answer = vqa.ask(RED, "Is it red?")
-    assert answer.fallback and len(answer.trace.attempts) == 1
 
 
 def test_an_answer_of_another_kind_goes_back_and_is_never_given() -> None:

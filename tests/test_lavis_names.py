@@ -45,13 +45,7 @@ def test_the_large_tower_has_sixteen_heads(tmp_path: Path, vocabulary: Path) -> 
     assert large.caption([CaptionRequest(noise_picture(0), (0, 5), 1)])
 
 
-@pytest.fixture
-def offline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path / "hub"))
-    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
-
-
-@pytest.mark.usefixtures("offline")
+@pytest.mark.usefixtures("hub_cache")
 def test_files_that_are_not_lavis_checkpoints(tmp_path: Path, vocabulary: Path) -> None:
     with pytest.raises(ModelNotFoundError, match="No file at"):
         convert_lavis(tmp_path / "none.pth", vocabulary, tmp_path / "out")

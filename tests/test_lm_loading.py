@@ -76,12 +76,12 @@ def test_spoilt_files(tmp_path: Path, folder: Path, name: str, content: str | di
     assert len(str(caught.value)) < 500
 
 
-def test_missing_models(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.usefixtures("hub_cache")
+def test_missing_models(tmp_path: Path) -> None:
     with pytest.raises(ModelNotFoundError, match="No model folder"):
         TransformersLM.from_pretrained(tmp_path / "none")
     with pytest.raises(ModelNotFoundError, match="No model folder"):
         TransformersLM.from_pretrained("./none")
-    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
     with pytest.raises(ModelNotFoundError, match="nobody/no-such-model"):
         TransformersLM.from_pretrained("nobody/no-such-model", device="cpu")
 

@@ -6,22 +6,11 @@ import time
 from typing import Any
 
 import pytest
-from openai_kit import Reply, Serve, completion, failure, streamed, turn
+from openai_kit import ASK, KEY, Reply, Serve, completion, failure, refusal, streamed, turn
 
-from codevqa.core.errors import ModelError, ServerError, SetupError
+from codevqa.core.errors import ServerError, SetupError
 from codevqa.models.base import GenerationRequest, Message
 from codevqa.models.openai_lm import OpenAILM
-
-KEY = "sk-verysecretkey0123456789"
-
-ASK = GenerationRequest("Say", 5)
-
-
-def refusal(lm: OpenAILM, *requests: GenerationRequest) -> ModelError:
-    with pytest.raises(ModelError) as caught:
-        lm.generate(requests or [ASK])
-    assert "\n" not in str(caught.value)
-    return caught.value
 
 
 def test_completion_request_and_result(serve: Serve) -> None:

@@ -110,11 +110,6 @@ def test_a_run_of_own_questions_is_resumed_reported_and_exported(tmp_path: Path,
     assert done.returncode == 0 and len((tmp_path / "out.jsonl").read_text().splitlines()) == 8
 
 
-def test_a_mistake_at_the_end_of_a_long_file_is_told_before_anything_is_asked(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="line 5001 has no answer"):
-        open_dataset(str(written(tmp_path, *[ONE] * 5000, {**ONE, "answer": ""})))
-
-
 @pytest.mark.slow
 def test_the_commands_of_the_page_work(tmp_path: Path, codevqa: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
     page = (ROOT / "docs" / "own-questions.md").read_text(encoding="utf-8")

@@ -1,11 +1,10 @@
 import dataclasses
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pytest
-from reading_kit import read
+from reading_kit import Letters, read
 
 from codevqa.core.settings import QuerySettings
 from codevqa.core.trace import Form
@@ -13,28 +12,11 @@ from codevqa.core.wording import Wording
 from codevqa.models.base import CaptionRequest, Map
 from codevqa.models.fakes import FakeCaptioner, FakeMatcher, ScriptedLM
 from codevqa.primitives.patches import Patches
-from codevqa.primitives.reading import render_reading
 from codevqa.prompts import PromptSet, ReadingExample
 from codevqa.prompts import load as load_prompts
 
 RED = ReadingExample("1", "what COLOR is it?", ("a red car", "the street"), "red")
 PAIR = ReadingExample("2", "Both dogs?", (("a dog",), ("a cat", "a mat")), "no")
-
-
-def test_reading_prompt_of_one_image_byte_for_byte() -> None:
-    assert render_reading([RED], [["two dogs", "grass"]], "how MANY dogs?", "image") == (
-        "Please answer the question according to the above context.\n===\n"
-        "Context: A red car. The street.\n===\nQ: What color is it?\nA: red\n\n===\n"
-        "Context: Two dogs. Grass.\n===\nQ: How many dogs?\nA:"
-    )
-
-
-def test_reading_prompt_of_a_set_byte_for_byte() -> None:
-    assert render_reading([PAIR], [["a bird"], ["a fish", "water"]], "any birds?", "set") == (
-        "Please answer the question according to the above context.\n===\n"
-        "Context:\nImage 1: A dog.\nImage 2: A cat. A mat.\n===\nQ: Both dogs?\nA: no\n\n===\n"
-        "Context:\nImage 1: A bird.\nImage 2: A fish. Water.\n===\nQ: Any birds?\nA:"
-    )
 
 
 def prompts(**changes: Any) -> PromptSet:
@@ -88,17 +70,9 @@ def test_no_question_is_read_without_examples_where_there_are_some(
     task: Form = "set" if form == "image" else "image"
     banks: dict[Form, PromptSet] = {form: prompts(reading=others), task: prompts(reading=own)}
     hat = FakeCaptioner("a hat", grid=6)
-    reading = read("What?", ScriptedLM("x"), banks, QuerySettings(), form=form, task=task, captioner=hat)
-    assert reading.evidence[-1].prompt.partition("\n===\n")[2] == f"{example}\n\n===\n{asked}\n===\nQ: What?\nA:"
-
-
-class Letters:
-    """Embeds by letters."""
-
-    name = "letters"
-
-    def embed(self, sentences: Sequence[str]) -> npt.NDArray[np.float32]:
-        return np.array([[text.lower().count(one) for one in "abcdefghijklmnopqrstuvwxyz"] for text in sentences], "f4")
+    reading = read("what SIZE?", ScriptedLM("x"), banks, QuerySettings(), form=form, task=task, captioner=hat)
+    head = "Please answer the question according to the above context."
+    assert reading.evidence[-1].prompt == f"{head}\n===\n{example}\n\n===\n{asked}\n===\nQ: What size?\nA:"
 
 
 BANK = tuple(ReadingExample(word, f"{word * 3}?", ("a",), "yes") for word in ("a", "b", "z"))

@@ -107,16 +107,6 @@ def test_a_failure_reaches_all_who_wait_and_is_not_remembered() -> None:
     assert len(reader.requests) == 2
 
 
-def test_a_completion_that_says_nothing_is_asked_again() -> None:
-    async def main() -> list[str]:
-        services = services_of(ScriptedLM([" ", "yes"]))
-        texts = [(await services.read(GenerationRequest("p", 5))).text for _ in range(3)]
-        services.close()
-        return texts
-
-    assert asyncio.run(main()) == [" ", "yes", "yes"]
-
-
 def test_a_cancelled_caller_does_not_cancel_the_others_and_the_last_one_does() -> None:
     entered, let_go = threading.Event(), threading.Event()
 

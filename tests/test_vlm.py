@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from tiny import noise_picture
+from tiny import lose_a_weight, noise_picture
 from tiny_lm import build_tiny_lm
 from tiny_vlm import TEMPLATE, write_idefics3, write_qwen3_vl
 
@@ -160,17 +160,10 @@ def test_inseparable_features_are_not_kept(tmp_path: Path, how: str, caplog: pyt
     same(eyes.look(REQUESTS), expected)
 
 
-def _without_weights(folder: Path) -> None:
-    from safetensors.torch import load_file, save_file
-
-    kept = load_file(folder / "model.safetensors")
-    save_file({name: kept[name] for name in sorted(kept)[:-1]}, folder / "model.safetensors", {"format": "pt"})
-
-
 @pytest.mark.parametrize(
     ("spoil", "says"),
     [
-        (_without_weights, "is not complete: 1 weights are missing"),
+        (lose_a_weight, "is not complete: 1 weights are missing"),
         (lambda folder: (folder / "processor_config.json").unlink(), "processor"),
         (lambda folder: (folder / "chat_template.jinja").unlink(), "has no chat template"),
         (build_tiny_lm, "is a 'llama' network"),

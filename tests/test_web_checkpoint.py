@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from hub_kit import Hub, serve_hub
+from hub_kit import Hub, cached, serve_hub
 from huggingface_hub import constants
 from tiny import noise_picture
 from tiny_lavis import save_lavis, write_vocabulary
@@ -121,9 +121,9 @@ def test_an_address_that_cannot_be_one(address: str) -> None:
 def vocabulary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """BERT's vocabulary, as if it had been fetched from the hub."""
     repository, revision = _VOCABULARY
-    folder = tmp_path / "hub" / f"models--{repository.replace('/', '--')}" / "snapshots" / revision
-    folder.mkdir(parents=True)
-    write_vocabulary(folder / "vocab.txt")
+    (tmp_path / "bert").mkdir()
+    write_vocabulary(tmp_path / "bert" / "vocab.txt")
+    cached(tmp_path / "hub", repository, tmp_path / "bert", revision, main=False)
     monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "hub"))
 
 

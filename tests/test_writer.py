@@ -1,11 +1,9 @@
 import asyncio
 import dataclasses
-from collections.abc import Sequence
 from typing import Literal
 
-import numpy as np
-import numpy.typing as npt
 import pytest
+from reading_kit import Letters
 
 from codevqa.core.errors import ProgramTypeError, SetupError
 from codevqa.core.events import Event, Prepared, Shown, Writing
@@ -29,16 +27,6 @@ answer = query(img, "Is the cat black?")
 img = open_image("Image2.jpg")
 answer = query(img, "How many dogs are there?")
 # Image 3: What is left of the dog?"""
-
-
-class LetterRetriever:
-    """Embeds by letters, so that nearness can be worked out by hand."""
-
-    name = "letters"
-
-    def embed(self, sentences: Sequence[str]) -> npt.NDArray[np.float32]:
-        rows = [[text.lower().count(letter) for letter in "abcdefghijklmnopqrstuvwxyz"] for text in sentences]
-        return np.array(rows, dtype=np.float32)
 
 
 def bank(**changes: object) -> PromptSet:
@@ -95,10 +83,10 @@ def test_fixed_selection_shares_everything_but_the_question() -> None:
 
 
 def test_nearest_selection_is_most_similar_first() -> None:
-    writer = Writer(ScriptedLM([]), bank(shots=1), LetterRetriever())
+    writer = Writer(ScriptedLM([]), bank(shots=1), Letters())
     assert writer.request("dogs dogs?", "image")[1] == ("2",)
     assert writer.request("black cat", "image")[1] == ("1",)
-    writer = Writer(ScriptedLM([]), bank(), LetterRetriever())
+    writer = Writer(ScriptedLM([]), bank(), Letters())
     request, ids = writer.request("dog dog dogs many", "image")
     assert ids == ("2", "1") and isinstance(request.prompt, str)
     assert request.prompt[: request.shared] == writer.preamble("image").rstrip("\n")
@@ -115,7 +103,7 @@ def test_examples_may_be_near_in_structure() -> None:
     near = {}
     for way in ("words", "structure", "both"):
         settings = WriterSettings(retrieval=way, shots=2)
-        writer = Writer(ScriptedLM(""), set_bank.with_bank(examples), LetterRetriever(), settings)
+        writer = Writer(ScriptedLM(""), set_bank.with_bank(examples), Letters(), settings)
         near[way] = [one.id for one in writer.select("The left dog has exactly 2 dog ears", "set")]
     assert near == {"words": ["dog", "two"], "structure": ["two", "all"], "both": ["two", "dog"]}
 

@@ -6,22 +6,10 @@ import traceback
 from typing import Any
 
 import pytest
-from openai_kit import Serve, completion, failure
+from openai_kit import ASK, KEY, Serve, completion, failure, refusal
 
-from codevqa.core.errors import ModelError
 from codevqa.models import openai_client
-from codevqa.models.base import GenerationRequest
 from codevqa.models.openai_lm import OpenAILM
-
-KEY = "sk-verysecretkey0123456789"
-ASK = GenerationRequest("Say", 5)
-
-
-def refusal(lm: OpenAILM) -> ModelError:
-    with pytest.raises(ModelError) as caught:
-        lm.generate([ASK])
-    assert "\n" not in str(caught.value)
-    return caught.value
 
 
 @pytest.mark.timeout(20)

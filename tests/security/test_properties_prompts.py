@@ -147,13 +147,6 @@ def test_no_error_and_no_program_changes_how_a_repair_is_asked_for(engine: Engin
     assert engine.repair("no", extract_program(f"x = {text!r} # {one_line(text)}")) == plain
 
 
-@given(TEXT)
-def test_clean_text_is_not_cleaned_again(text: str) -> None:
-    assert one_line(one_line(text)) == one_line(text)
-    assert caption_line(caption_line(text)) == caption_line(text)
-    assert unmarked(unmarked(text)) == unmarked(text)
-
-
 @pytest.mark.parametrize("text", ["a < b and b >= c, x <= 3", "two cats [sic], 5 > 3, a=b==c", "images[i][N], a<b"])
 def test_text_that_forges_nothing_is_left_alone(text: str) -> None:
     assert one_line(text) == caption_line(text) == unmarked(text) == text
