@@ -6,12 +6,7 @@ import pytest
 from engine_kit import BLUE, GREEN, RED, engine
 
 from codevqa import Answer, Limits, QuerySettings, Question, Settings, WriterSettings
-from codevqa.core.errors import (
-    InternalError,
-    ModelError,
-    QuestionError,
-    ServerError,
-)
+from codevqa.core.errors import InternalError, ModelError, QuestionError, ServerError
 from codevqa.core.events import Failed
 from codevqa.core.images import load_picture
 from codevqa.models.base import CaptionRequest, GenerationRequest

@@ -170,10 +170,7 @@ def test_what_somebody_else_wrote_into_a_run_is_one_clear_line(change: str, tmp_
     with sqlite3.connect(tmp_path / "run" / "run.sqlite") as db:
         db.execute(change)
     db.close()
-    with (
-        Store.open(tmp_path / "run") as store,
-        pytest.raises(InputError, match="is damaged") as caught,
-    ):
+    with Store.open(tmp_path / "run") as store, pytest.raises(InputError, match="is damaged") as caught:
         list(store.pairs("codevqa"))
     assert "\n" not in str(caught.value) and len(str(caught.value)) < 500
 

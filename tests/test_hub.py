@@ -78,7 +78,7 @@ REPOSITORIES = {
     },
     "datasets/lmms-lab/OK-VQA": {"data/val2014-00000-of-00001.parquet": table(RACE)},
     "datasets/lmms-lab/NLVR2": {
-        "data/balanced_dev-00000-of-00001-54ed883ce96f619e.parquet": table({**PAIR, "answer": "True"}),
+        "data/balanced_dev-00000-of-00001-54ed883ce96f619e.parquet": table({**PAIR, "answer": "True"})
     },
     "datasets/own/odd": {
         "default/marks/0000.parquet": table(

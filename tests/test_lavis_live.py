@@ -23,10 +23,7 @@ PICTURES = [ROOT / "examples" / "pictures" / f"{name}.png" for name in ("garden"
 TEXTS = ["a red dog to the left of the bench", "two cats", "is there any yellow ball on the large car"]
 PYTHON = python_of()
 
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.skipif(not PYTHON.is_file(), reason=f"LAVIS is not at {PYTHON}"),
-]
+pytestmark = [pytest.mark.slow, pytest.mark.skipif(not PYTHON.is_file(), reason=f"LAVIS is not at {PYTHON}")]
 
 
 @pytest.fixture(scope="module")

@@ -22,18 +22,7 @@ from codevqa.miniworld import export
 from codevqa.miniworld.export import write
 from codevqa.miniworld.questions import Item, sample_question, sample_set
 from codevqa.miniworld.truth import find_matching_image, get_pos, query, run_program
-from codevqa.miniworld.world import (
-    CANVAS,
-    COLORS,
-    GAP,
-    HELD_OUT,
-    KINDS,
-    RADII,
-    Scene,
-    Thing,
-    draw,
-    sample_scene,
-)
+from codevqa.miniworld.world import CANVAS, COLORS, GAP, HELD_OUT, KINDS, RADII, Scene, Thing, draw, sample_scene
 
 
 def scenes(count: int, **settings: object) -> list[Scene]:

@@ -32,8 +32,7 @@ def test_every_reading_example_has_an_answer_of_its_kind(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("question", "answer"),
-    [("Is it red?", "left"), ("Is it red?", "0"), ("How many?", "yes"), ("How many?", "a lot")],
+    ("question", "answer"), [("Is it red?", "left"), ("Is it red?", "0"), ("How many?", "yes"), ("How many?", "a lot")]
 )
 def test_an_answer_of_another_kind_is_told(question: str, answer: str) -> None:
     assert "the question wants" in question_kind(question).misfit(answer)

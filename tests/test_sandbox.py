@@ -7,13 +7,7 @@ from typing import Any
 import pytest
 from sandbox_kit import IMAGES, Args, Kit, saying
 
-from codevqa.core.errors import (
-    ModelError,
-    ProgramError,
-    ProgramLimitError,
-    ProgramRuntimeError,
-    ProgramSyntaxError,
-)
+from codevqa.core.errors import ModelError, ProgramError, ProgramLimitError, ProgramRuntimeError, ProgramSyntaxError
 from codevqa.primitives import Image
 
 

@@ -10,14 +10,7 @@ from PIL import Image
 from codevqa.batching.model_services import ModelServices
 from codevqa.core.errors import ModelError
 from codevqa.core.images import load_picture
-from codevqa.models.base import (
-    CaptionRequest,
-    GenerationRequest,
-    MatchRequest,
-    Message,
-    Models,
-    SimilarityRequest,
-)
+from codevqa.models.base import CaptionRequest, GenerationRequest, MatchRequest, Message, Models, SimilarityRequest
 from codevqa.models.fakes import FakeCaptioner, FakeMatcher, ScriptedLM
 
 PICTURE = load_picture(Image.new("RGB", (4, 4)))

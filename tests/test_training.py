@@ -23,15 +23,7 @@ from codevqa.primitives.reading import render_reading
 from codevqa.writing.prompt_forms import extract_program, opening_line, render_completion
 from training import language, language_tokenizer, vision_texts, vlm, vlm_data
 from training.captions import captions, is_true, telling
-from training.language_data import (
-    EOS,
-    Pool,
-    bank,
-    draw_item,
-    preamble,
-    program_text,
-    reading_text,
-)
+from training.language_data import EOS, Pool, bank, draw_item, preamble, program_text, reading_text
 from training.vision_model import Pair, export, restore
 from training.vision_texts import contrast, keeps_out, matching, mentions, query, shows
 from training.vision_twins import twin

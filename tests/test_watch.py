@@ -107,7 +107,7 @@ def test_a_repair_and_a_fallback_are_told() -> None:
         events = list(vqa.watch(RED, "Is it red?"))
     told = [name for name in names(events) if name != "Writing"]
     assert told == [
-        *("Prepared", "Wrote", "Rejected", "Wrote", *["CallBegan", "CallEnded"] * 2, "Rejected", "Answered"),
+        *("Prepared", "Wrote", "Rejected", "Wrote", *["CallBegan", "CallEnded"] * 2, "Rejected", "Answered")
     ]
     first, second = (event for event in events if isinstance(event, Rejected))
     assert (first.next, first.error.type, second.next) == ("repair", "ProgramTypeError", "fallback")
