@@ -1,5 +1,6 @@
 """Sample records of the data sets as their sites show them, and helpers that write files in their layouts."""
 
+import io
 import json
 import shutil
 import zipfile
@@ -7,6 +8,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, TypeVar
 
+import numpy as np
 from PIL import Image
 
 from codevqa.core.images import load_picture
@@ -79,3 +81,13 @@ def seen(example: Example) -> list[tuple[int, ...]]:
     """The top left pixel of every picture of an example."""
     pixels = [load_picture(image.load()).pixels.getpixel((0, 0)) for image in example.images]
     return [pixel for pixel in pixels if isinstance(pixel, tuple)]
+
+
+def drawn() -> Image.Image:
+    return Image.fromarray(np.arange(30 * 20 * 3, dtype=np.uint8).reshape(20, 30, 3))
+
+
+def png(image: Image.Image, **options: object) -> bytes:
+    buffer = io.BytesIO()
+    image.save(buffer, "PNG", **options)
+    return buffer.getvalue()

@@ -22,8 +22,6 @@ REAL = {
 }
 ABSENT = {"groundingdino", "lavis", "omegaconf", "openai", "sentence_transformers"}
 ABSENT |= {"time", "torchvision", "transformers"}
-    ["groundingdino", "lavis", "omegaconf", "openai", "sentence_transformers", "time", "torchvision", "transformers"]
-)
 GRID = 24
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from picture_kit import drawn, png
+from data_files import drawn, png
 from PIL import Image
 
 from codevqa.core.collection import Collection, LeftOut, StoredPicture

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from picture_kit import drawn, png
+from data_files import drawn, png
 from PIL import Image
 
 from codevqa.core.errors import ImageError

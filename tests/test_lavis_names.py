@@ -9,8 +9,7 @@ import pytest
 import torch
 from blip_kit import Reference
 from cli_kit import CommandLine, assert_one_clear_line
-from tiny import noise_picture
-from tiny_lavis import lavis_weights, save_lavis, write_vocabulary
+from tiny import lavis_weights, noise_picture, save_lavis, write_vocabulary
 
 from codevqa.core.errors import ModelNotFoundError, SetupError
 from codevqa.models.base import CaptionRequest

@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 from hub_kit import Hub, cached, serve_hub
 from huggingface_hub import constants
-from tiny import noise_picture
-from tiny_lavis import save_lavis, write_vocabulary
+from tiny import noise_picture, save_lavis, write_vocabulary
 
 from codevqa.core.errors import ModelNotFoundError, SetupError
 from codevqa.models.base import MatchRequest

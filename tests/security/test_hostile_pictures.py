@@ -7,7 +7,7 @@ from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
-from picture_kit import drawn, png
+from data_files import drawn, png
 from PIL import Image, PngImagePlugin
 
 from codevqa.core import images
