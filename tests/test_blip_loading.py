@@ -83,7 +83,7 @@ def test_a_folder_that_lacks_a_file_or_half_of_it(tmp_path: Path, name: str, par
         path.unlink()
     with pytest.raises(SetupError if part else ModelNotFoundError) as caught:
         matcher(folder)
-    assert folder in str(caught.value) and "\n" not in str(caught.value)
+    assert folder in str(caught.value)
 
 
 def test_the_other_kind_of_checkpoint(matcher_folder: str, captioner_folder: str, tmp_path: Path) -> None:
@@ -106,7 +106,7 @@ def test_no_such_folder_and_no_network(tmp_path: Path) -> None:
     for load in (matcher, captioner):
         with pytest.raises(ModelNotFoundError) as caught:
             load("nobody/has-no-such-blip")
-        assert "nobody/has-no-such-blip" in str(caught.value) and "\n" not in str(caught.value)
+        assert "nobody/has-no-such-blip" in str(caught.value)
 
 
 def test_a_device_that_is_not_there(matcher_folder: str) -> None:

@@ -55,7 +55,7 @@ def test_files_that_are_not_lavis_checkpoints(tmp_path: Path, vocabulary: Path) 
         (tmp_path / "damaged.pth").write_bytes(content)
         with pytest.raises(SetupError) as caught:
             convert_lavis(tmp_path / "damaged.pth", vocabulary, tmp_path / "out")
-        assert "damaged.pth" in str(caught.value) and "\n" not in str(caught.value)
+        assert "damaged.pth" in str(caught.value)
     torch.save({"model": {"epoch": 3}}, tmp_path / "other.pth")
     with pytest.raises(SetupError, match="holds no weights by name"):
         convert_lavis(tmp_path / "other.pth", vocabulary, tmp_path / "out")

@@ -98,9 +98,8 @@ def test_arrays_come_back_past_what_libraries_print(process: LavisProcess) -> No
 def test_a_lost_process_fails_one_call(script: Path, how: str, limit: float, says: str) -> None:
     process = LavisProcess(Path(sys.executable), script, {"name": "known"}, limit=limit)
     first = process.pid
-    with pytest.raises(ModelError, match=says) as caught:
+    with pytest.raises(ModelError, match=says):
         process.ask(how, {}, [])
-    assert "\n" not in str(caught.value)
     assert gone(first)
     assert process.ask("double", {"text": "next"}, [])[0] == {"said": "next"}
     assert process.pid not in (first, None)

@@ -269,9 +269,8 @@ def test_a_system_turn_goes_into_the_first_of_the_user_where_a_template_has_none
 
 @pytest.mark.parametrize("template", ["{{ raise_exception('no') }}", "{% for %}", "{{ messages[0]['content'] + 3 }}"])
 def test_a_template_that_refuses_is_a_setup_error(tmp_path: Any, template: str) -> None:
-    with pytest.raises(SetupError, match=r"refuses this prompt: .* Mend chat_template\.jinja") as caught:
+    with pytest.raises(SetupError, match=r"refuses this prompt: .* Mend chat_template\.jinja"):
         chatting(tmp_path, template).generate([GenerationRequest((SHORT, COLOR), 4)])
-    assert "\n" not in str(caught.value)
 
 
 def test_requests_that_cannot_be_answered(tmp_path: Any, lm: TransformersLM) -> None:

@@ -72,7 +72,6 @@ def test_spoilt_files(tmp_path: Path, folder: Path, name: str, content: str | di
         file.write_text(content)
     with pytest.raises(ModelNotFoundError, match=says) as caught:
         TransformersLM.from_pretrained(tmp_path / "lm", device="cpu")
-    assert "\n" not in str(caught.value)
     assert len(str(caught.value)) < 500
 
 

@@ -49,10 +49,9 @@ EXHAUSTING = {
 @pytest.mark.parametrize("probe", EXHAUSTING)
 def test_exhausting_programs_hit_a_limit(kit: Kit, probe: str) -> None:
     started = time.perf_counter()
-    with pytest.raises(ProgramLimitError) as caught:
+    with pytest.raises(ProgramLimitError):
         kit.value(EXHAUSTING[probe])
     assert time.perf_counter() - started < LIMITS.seconds + SLACK
-    assert "\n" not in str(caught.value)
     assert kit.value("answer = 1") == 1
 
 
