@@ -4,15 +4,13 @@ import dataclasses
 from pathlib import Path
 
 import pytest
-from PIL import Image as PILImage
+from engine_kit import GREEN, RED
 
 from codevqa import Answer
 from codevqa.core.errors import ImageError, InputError, SetupError
 from codevqa.core.images import load_picture
 from codevqa.core.trace import Call, Evidence, ImageRef, Program, Trace
 from codevqa.pages.answer_page import fragment
-
-RED, GREEN = (PILImage.new("RGB", (60, 40), color) for color in ("red", "green"))
 
 
 def answer(*sources: object, refs: tuple[int, ...] = (1,)) -> Answer:

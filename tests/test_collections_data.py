@@ -3,7 +3,6 @@
 import json
 import sys
 from collections import Counter
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -128,18 +127,6 @@ def test_exact_match_and_errors_of_counts(tmp_path: Path) -> None:
     assert [metric.score(group, said) for said in ("red, blue, red", "red, blue, blue")] == [1, 0]
     assert [metric.score(count, said) for said in ("five", "4")] == [1, 0]
     assert metric.corpus([(count, "three"), (count, "nothing"), (group, "red")]) == {"count_error": 3.5}
-
-
-def test_the_table_goes_on_where_it_stopped(tmp_path: Path) -> None:
-    table = import_module("benchmarks.collection_table")
-    plan = table.Plan(tmp_path, sizes=(6,), questions=4, seeds=(1, 2), split="val")
-    with fake_engine("answer = None") as engine:
-        rows = table.measured(plan, local.LocalAnswerer(engine))
-    kept = plan.rows.read_text().splitlines()
-    assert len(rows) == len(kept) == 8 and table.measured(plan, None) == rows
-    right = sum(row["exact"] for row in rows)
-    first = next(line for line in table.lines(rows, plan) if "all kinds" in line)
-    assert first.startswith(f"| 6 | all kinds | codevqa | 8 | {100 * right / 8:.1f} |")
 
 
 def test_visual_haystacks_reads_its_official_files(tmp_path: Path) -> None:

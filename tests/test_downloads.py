@@ -37,12 +37,8 @@ def hub(tmp_path: Path) -> Iterator[Hub]:
     for part in ("matcher", "captioner", "lm", "retriever"):
         folder = MINI / part
         files = {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
-        repositories[f"tiny/{part}"] = {
-            **files,
-            "tf_model.h5": b"0",
-            "pytorch_model.bin": b"0",
-            "onnx/model.onnx": b"0",
-        }
+        more = dict.fromkeys(("tf_model.h5", "pytorch_model.bin", "onnx/model.onnx"), b"0")
+        repositories[f"tiny/{part}"] = files | more
     with serve_hub(tmp_path / "cache", repositories) as served:
         yield served
 

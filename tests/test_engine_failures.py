@@ -46,11 +46,8 @@ def test_a_program_that_fails_before_its_first_call_goes_back_with_its_line() ->
 def test_an_answer_of_another_kind_goes_back_and_is_never_given() -> None:
     with engine("x = 'left'\nanswer = x") as vqa:
         answer = vqa.ask(RED, "Is it red?")
-    assert (
-        answer.fallback
-        and [error.message for _, error in answer.trace.attempts]
-        == ['the question wants "yes" or "no", not \'left\''] * 2
-    )
+    told = [error.message for _, error in answer.trace.attempts]
+    assert answer.fallback and told == ['the question wants "yes" or "no", not \'left\''] * 2
     settings = Settings(writer=WriterSettings(fit=False), query=QuerySettings(captions=1, patches=5), workers=4)
     with engine("x = 'left'\nanswer = x", settings=settings) as vqa:
         assert vqa.ask(RED, "Is it red?").text == "left"
@@ -85,12 +82,8 @@ def test_a_model_that_is_down_is_an_error_not_a_fallback() -> None:
 
     with engine(down) as vqa, pytest.raises(ServerError, match="down"):
         vqa.ask(RED, "Is it red?")
-    with (
-        engine(
-            "try:\n    answer = query(img, 'a')\nexcept Exception:\n    answer = 'caught'", read=ScriptedLM(down)
-        ) as vqa,
-        pytest.raises(ModelError, match="down"),
-    ):
+    catching = "try:\n    answer = query(img, 'a')\nexcept Exception:\n    answer = 'caught'"
+    with engine(catching, read=down) as vqa, pytest.raises(ModelError, match="down"):
         vqa.ask(RED, "Is it red?")
 
 

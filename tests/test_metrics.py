@@ -159,37 +159,30 @@ def test_all_true_on_the_real_dev_files_as_the_official_scripts_score_it(
     assert value(metric.corpus([(one, "true") for one in data])["consistency"]) == consistency
 
 
-@pytest.mark.parametrize(
-    ("text", "rewritten"),
-    [
-        ("T-Shirt.", "t shirt"),
-        ("1,000", "1000"),
-        ("mt. fuji", "mt fuji"),
-        ("The dog", "dog"),
-        ("12:30", "12:30"),
-        ("dont", "don't"),
-        ("two", "2"),
-        ("- red-blue", "redblue"),  # a mark beside one space anywhere is deleted everywhere
-        ("x-y/-z", "x y z"),  # beside a space of the original, that is
-        ("1,000-2,000", "10002000"),  # and all marks are where a number has a comma
-        ("somebody'd", "somebodyd"),
-        ("couldnt've", "couldn't've"),
-        ("couldn'tve", "couldn't've"),
-        ("couldntve", "couldntve"),
-        ("ow's'at", "'ow's'at"),
-        ("$5 & 10%", "$5 & 10%"),
-        ("a\tcat\n", "cat"),
-        ("." * 40, "." * 8),  # the scripts delete 32 full stops at most
-    ],
-)
-def test_how_lavis_and_the_release_rewrite(text: str, rewritten: str) -> None:
-    assert rewriting.release(text) == rewritten
+REWRITTEN = {
+    "T-Shirt.": "t shirt",
+    "1,000": "1000",
+    "mt. fuji": "mt fuji",
+    "The dog": "dog",
+    "12:30": "12:30",
+    "dont": "don't",
+    "two": "2",
+    "- red-blue": "redblue",  # a mark beside one space anywhere is deleted everywhere
+    "x-y/-z": "x y z",  # beside a space of the original, that is
+    "1,000-2,000": "10002000",  # and all marks are where a number has a comma
+    "somebody'd": "somebodyd",
+    "couldnt've": "couldn't've",
+    "couldn'tve": "couldn't've",
+    "couldntve": "couldntve",
+    "ow's'at": "'ow's'at",
+    "$5 & 10%": "$5 & 10%",
+    "a\tcat\n": "cat",
+    "." * 40: "." * 8,  # the scripts delete 32 full stops at most
+}
 
 
-def test_how_lmms_eval_rewrites() -> None:
-    assert rewriting.lmms_vqa("1,,000") == "1000" and rewriting.release("1,,000") == "1 000"
-    assert rewriting.evalai("The dog's bone, eh?") == "dog 's bone eh"
-    assert rewriting.lmms_exact("T-Shirt!") == "tshirt"
+def test_how_lavis_and_the_release_rewrite() -> None:
+    assert {text: rewriting.release(text) for text in REWRITTEN} == REWRITTEN
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,7 @@ from codevqa.eval.datasets import open_dataset
 from codevqa.miniworld import export
 from codevqa.miniworld.export import write
 from codevqa.miniworld.questions import Item, sample_question, sample_set
-from codevqa.miniworld.truth import find_matching_image, get_pos, query, run_program
+from codevqa.miniworld.truth import find_matching_image, get_pos, query
 from codevqa.miniworld.world import CANVAS, COLORS, GAP, HELD_OUT, KINDS, RADII, Scene, Thing, draw, sample_scene
 
 
@@ -134,13 +134,6 @@ def test_of_a_tower_and_its_walls_the_truth_is_known() -> None:
         "Are all the blocks black?": "no",
     }
     assert {question: query(tower, question) for question in asked} == asked
-
-
-@pytest.mark.parametrize("reaching", ["open('setup.cfg').read()", "__import__('os').listdir('/')", "query.__globals__"])
-def test_a_program_reaches_nothing_but_the_truth(reaching: str) -> None:
-    scene = scene_of(("black", "circle", 20, 20))
-    with pytest.raises((PermissionError, NameError, AttributeError)):
-        run_program(f"answer = {reaching}", [scene], "image")
 
 
 IMAGES = 16

@@ -1,6 +1,7 @@
 """Prompt sets: loading, and the paper release's layouts."""
 
 import json
+import re
 import shutil
 from pathlib import Path
 
@@ -8,12 +9,6 @@ import pytest
 
 from codevqa.core.errors import InputError
 from codevqa.prompts import Example, load
-
-
-def test_gqa_has_the_papers_numbers() -> None:
-    gqa = load("gqa")
-    assert (gqa.form, gqa.shots, gqa.captions, gqa.caption_draws) == ("image", 12, 7, 100)
-    assert {len(captions) for example in gqa.reading for captions in example.by_image} == {7}
 
 
 @pytest.fixture
@@ -42,9 +37,8 @@ def test_malformed_files_say_where(folder: Path, file: str, line: int, broken: s
         line = lines.index("{api}") + 1
     lines[line - 1] = broken
     (folder / file).write_text("\n".join(lines))
-    with pytest.raises(InputError) as caught:
+    with pytest.raises(InputError, match=re.escape(says)):
         load(folder)
-    assert says in str(caught.value)
 
 
 def test_line_separators_inside_a_question_end_no_line(folder: Path) -> None:

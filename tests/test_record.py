@@ -4,15 +4,12 @@ import dataclasses
 import hashlib
 import json
 import random
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
-from eval_kit import environment
 from openai_kit import Reply, Serve, completion, failure
 from PIL import Image as PILImage
 
@@ -96,26 +93,6 @@ def test_a_replay_equals_the_run_to_the_bit(run: Recorded, workers: int, max_bat
     assert digests(replayed) == digests(run.answers)
     assert replayed["codevqa"][0].models == run.answers["codevqa"][0].models
     assert any(answer.trace.calls for answer in replayed["codevqa"])
-
-
-def test_a_replay_imports_no_model_library(run: Recorded) -> None:
-    code = """
-import json, sys
-from codevqa import Question
-from pathlib import Path
-from test_record import again, digest
-if __name__ == "__main__":
-    folder, questions = sys.argv[1], [Question(images, text) for images, text in json.loads(sys.argv[2])]
-    with again(Path(folder)) as vqa:
-        found = [digest(one) for one in vqa.ask_many(questions)]
-    heavy = {"torch", "transformers", "sentence_transformers", "openai"} & set(sys.modules)
-    print(json.dumps([found, sorted(heavy)]))
-"""
-    asked = json.dumps([[one.images, one.text] for one in run.questions])
-    command = [sys.executable, "-c", code, str(run.folder), asked]
-    done = subprocess.run(command, capture_output=True, text=True, env=environment())
-    assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout) == [digests(run.answers)["codevqa"], []]
 
 
 def test_a_call_that_was_not_recorded_is_no_fallback(run: Recorded) -> None:

@@ -5,7 +5,7 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -207,34 +207,16 @@ def test_an_interrupt_of_the_caller_cancels_the_work() -> None:
     loop.close()
 
 
-CPU = torch.device("cpu")
+def test_a_small_network_is_computed_on_one_core_and_a_large_one_on_all() -> None:
+    def where() -> tuple[bool, int]:
+        return threading.current_thread().name.startswith("codevqa-network"), torch.get_num_threads()
 
-
-@pytest.fixture
-def two_cores() -> Iterator[None]:
-    before = torch.get_num_threads()
+    before, network, cpu = torch.get_num_threads(), torch.nn.Linear(30, 10), torch.device("cpu")  # 310 weights
     torch.set_num_threads(2)
-    yield
-    torch.set_num_threads(before)
-
-
-def where() -> tuple[str, int]:
-    return threading.current_thread().name, torch.get_num_threads()
-
-
-@pytest.mark.usefixtures("two_cores")
-def test_a_small_network_has_a_thread_of_one_core() -> None:
-    network = NetworkThread(torch.nn.Linear(30, 10), 1, CPU, large=1000)
-    name, count = network.run(where)
-    assert name.startswith("codevqa-network") and count == 1
-    assert torch.get_num_threads() == 2
-    with pytest.raises(ZeroDivisionError):
-        network.run(lambda: 1 // 0)
-
-
-@pytest.mark.usefixtures("two_cores")
-def test_a_large_network_has_all_cores() -> None:
-    network = torch.nn.Linear(30, 10)  # 310 weights
-    assert NetworkThread(network, 1, CPU, large=310).run(where) == (threading.current_thread().name, 2)
-    assert NetworkThread(network, 2, CPU, large=310).run(where)[1] == 1  # 155 a block
-    assert NetworkThread(network, 1, torch.device("cuda")).run(where)[1] == 2
+    try:
+        assert NetworkThread(network, 1, cpu, large=1000).run(where) == (True, 1)
+        assert NetworkThread(network, 2, cpu, large=310).run(where)[1] == 1  # 155 a block
+        assert NetworkThread(network, 1, cpu, large=310).run(where) == (False, 2)
+        assert NetworkThread(network, 1, torch.device("cuda")).run(where)[1] == torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(before)

@@ -48,30 +48,28 @@ def test_set_form_byte_for_byte() -> None:
 
 
 @pytest.mark.parametrize(
-    ("completion", "program"),
+    "completion",
     [
-        ('\nimg = open_image("Image3.jpg")\nanswer = 1\n# Image 4: Next?\nanswer = 2', None),
-        ('\n# Image 3: What?\nimg = open_image("Image3.jpg")\nanswer = 1\n', None),
-        ('Sure!\n```python\nimg = open_image("Image3.jpg")\nanswer = 1\n```\nThis works.', None),
-        ('```\nimg = open_image("Image3.jpg")\r\nanswer = 1', None),
-        ("", ""),
+        '\nimg = open_image("Image3.jpg")\nanswer = 1\n# Image 4: Next?\nanswer = 2',
+        '\n# Image 3: What?\nimg = open_image("Image3.jpg")\nanswer = 1\n',
+        'Sure!\n```python\nimg = open_image("Image3.jpg")\nanswer = 1\n```\nThis works.',
+        '```\nimg = open_image("Image3.jpg")\r\nanswer = 1',
     ],
 )
-def test_extract_program(completion: str, program: str | None) -> None:
-    assert extract_program(completion) == ('img = open_image("Image3.jpg")\nanswer = 1' if program is None else program)
+def test_extract_program(completion: str) -> None:
+    assert extract_program(completion) == 'img = open_image("Image3.jpg")\nanswer = 1' and extract_program("") == ""
 
 
-@pytest.mark.parametrize(
-    ("completion", "program"),
-    [
-        ("?\nanswer = 1", "answer = 1"),
-        (" are there?\nif a:\n    answer = 1", "if a:\n    answer = 1"),
-        ('s in it?\nimg = open_image("Image3.jpg")\nanswer = 1', 'img = open_image("Image3.jpg")\nanswer = 1'),
-        ("answer = 1", "answer = 1"),
-    ],
-)
-def test_words_that_go_on_with_the_question_are_not_the_program(completion: str, program: str) -> None:
-    assert extract_program(completion, continued=True) == program
+CONTINUED = {
+    "?\nanswer = 1": "answer = 1",
+    " are there?\nif a:\n    answer = 1": "if a:\n    answer = 1",
+    's in it?\nimg = open_image("Image3.jpg")\nanswer = 1': 'img = open_image("Image3.jpg")\nanswer = 1',
+    "answer = 1": "answer = 1",
+}
+
+
+def test_words_that_go_on_with_the_question_are_not_the_program() -> None:
+    assert {text: extract_program(text, continued=True) for text in CONTINUED} == CONTINUED
 
 
 def test_fixed_selection_shares_everything_but_the_question() -> None:
@@ -156,22 +154,23 @@ def test_a_repair_shows_the_program_and_its_error_after_the_same_prompt(form: Li
         )
 
 
-@pytest.mark.parametrize(
-    ("source", "completed"),
-    [
-        ('flag = query(img, "a")', 'flag = query(img, "a")\nanswer = flag'),
-        ('x = 1\nquery(img, "a")', 'x = 1\nanswer = query(img, "a")'),
-        ('query(img,\n      "a")  # so', 'answer = query(img,\n      "a")  # so'),
-        ("print(query(img, 'a'))", "print(query(img, 'a'))"),
-        ("x, y = get_pos(img, 'a')", "x, y = get_pos(img, 'a')"),
-        ("if a:\n    answer = 1\nb = 2", "if a:\n    answer = 1\nb = 2"),
-        ("x = " + "(" * 3000, "x = " + "(" * 3000),
-        ("x = 1\n" * 5000, "x = 1\n" * 5000),
-        ("", ""),
-    ],
+COMPLETED = {
+    'flag = query(img, "a")': 'flag = query(img, "a")\nanswer = flag',
+    'x = 1\nquery(img, "a")': 'x = 1\nanswer = query(img, "a")',
+    'query(img,\n      "a")  # so': 'answer = query(img,\n      "a")  # so',
+}
+UNCHANGED = (
+    "print(query(img, 'a'))",
+    "x, y = get_pos(img, 'a')",
+    "if a:\n    answer = 1\nb = 2",
+    "x = " + "(" * 3000,
+    "",
 )
-def test_a_program_that_ends_without_setting_answer_takes_its_last_line(source: str, completed: str) -> None:
-    assert with_answer(source) == completed
+
+
+def test_a_program_that_ends_without_setting_answer_takes_its_last_line() -> None:
+    assert {source: with_answer(source) for source in COMPLETED} == COMPLETED
+    assert [source for source in (*UNCHANGED, "x = 1\n" * 5000) if with_answer(source) != source] == []
 
 
 def test_a_chat_says_what_kind_of_answer_each_question_wants() -> None:

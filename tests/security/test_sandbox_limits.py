@@ -290,7 +290,3 @@ def test_the_limits_are_these_where_nothing_else_is_said(vqa: CodeVQA, limit: st
     source, says = TOO_MUCH[limit]
     with pytest.raises(ProgramLimitError, match=says):
         vqa.run(picture, source)
-
-
-def test_two_minutes_and_an_hour_of_waiting_are_the_longest_run() -> None:
-    assert (Limits().wall_seconds, Limits().model_seconds) == (120, 3600)
