@@ -98,18 +98,15 @@ def test_no_question_of_the_world_or_of_the_examples_has_an_unknown_word(domain:
     assert {question: found for question in questions if (found := kinds(domain, question))} == {}
 
 
-@pytest.mark.parametrize(
-    ("question", "found"),
-    [
-        (DOG, [("words", ("dog",))]),
-        ("Is the HORSE near the beach?", [("words", ("horse", "beach"))]),
-        ("Ist da ein Stern?", [("words", ("ist", "ein", "stern"))]),
-        ("Is there a yelow squere?", [("spelling", ("yelow", "squere"))]),
-        ("it'll be 12 stars, please", []),
-    ],
-)
-def test_unknown_words_are_named(domain: Domain, question: str, found: list[tuple[str, tuple[str, ...]]]) -> None:
-    assert kinds(domain, question) == found
+def test_unknown_words_are_named(domain: Domain) -> None:
+    found = {
+        DOG: [("words", ("dog",))],
+        "Is the HORSE near the beach?": [("words", ("horse", "beach"))],
+        "Ist da ein Stern?": [("words", ("ist", "ein", "stern"))],
+        "Is there a yelow squere?": [("spelling", ("yelow", "squere"))],
+        "it'll be 12 stars, please": [],
+    }
+    assert {question: kinds(domain, question) for question in found} == found
 
 
 @pytest.fixture

@@ -52,9 +52,7 @@ def preset(tmp_path: Path) -> str:
 
 
 def run(hub: Hub, *words: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        hub.command(*words), capture_output=True, text=True, timeout=500, env=hub.environment, check=False
-    )
+    return subprocess.run(hub.command(*words), capture_output=True, text=True, timeout=500, env=hub.environment)
 
 
 def test_sizes_come_first_and_nothing_else_where_only_they_are_asked_for(hub: Hub, preset: str) -> None:
@@ -103,9 +101,7 @@ def test_a_file_with_other_bytes_than_the_hub_says_is_not_kept(hub: Hub, preset:
     hub.damages = False
     hub.asked.clear()
     assert run(hub, "download", preset).returncode == 0
-    assert set(hub.files) == set(loaded([*hub.repositories["tiny/captioner"]])), (
-        "what was damaged came again, all of it"
-    )
+    assert set(hub.files) == set(loaded([*hub.repositories["tiny/captioner"]])), "all that was damaged came again"
 
 
 def test_a_hub_that_fails_or_cannot_be_reached_is_asked_once_and_told_in_one_line(hub: Hub, preset: str) -> None:

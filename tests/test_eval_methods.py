@@ -9,19 +9,16 @@ from typing import Any
 import pytest
 from cli_kit import CommandLine
 from engine_kit import GREEN, RED
-from eval_kit import Numbered, asked, fake_engine, timeless
+from eval_kit import Numbered, fake_engine
 from report_kit import example, read
 
 from codevqa import CodeVQA, Settings, Writer, WriterSettings
 from codevqa.core.errors import SetupError, UnknownNameError
 from codevqa.core.trace import Method
 from codevqa.eval import Store, evaluate
-from codevqa.eval.report.diff import compare_runs
-from codevqa.eval.report.exports import export
 from codevqa.eval.report.reading import summary_of
 from codevqa.eval.report.table import summary_lines
 from codevqa.eval.run.choices import methods_for
-from codevqa.eval.run.merge import merge
 from codevqa.eval.run.record import record_parts, replay_engine
 from codevqa.eval.run.run_info import RunInfo
 from codevqa.eval.task import METHODS, PictureFile, Row
@@ -46,26 +43,6 @@ def test_what_is_asked_is_what_the_models_can_do(tmp_path: Path) -> None:
     with fake_engine() as vqa, pytest.raises(SetupError, match="method direct needs a vision-language model"):
         evaluate(vqa, Numbered(tmp_path, 2), tmp_path / "none", methods=["codevqa", "direct"])
     assert not (tmp_path / "none").exists()
-
-
-def test_a_run_of_two_methods_goes_on_with_the_third_and_parts_are_merged(tmp_path: Path) -> None:
-    def engine() -> CodeVQA:
-        return fake_engine(eyes=FakeEyes())
-
-    data = Numbered(tmp_path, 4)
-    evaluate(engine, data, tmp_path / "whole", methods=TWO).close()
-    evaluate(engine, data, tmp_path / "whole", methods=["direct"], resume=True).close()
-    for name, offset in (("a", 0), ("b", 2)):
-        evaluate(engine, data, tmp_path / name, offset=offset, limit=2).close()
-    assert merge([tmp_path / "a", tmp_path / "b"], tmp_path / "merged") == 12
-    with Store.open(tmp_path / "whole") as whole, Store.open(tmp_path / "merged") as merged:
-        assert set(whole.info.methods) == set(merged.info.methods) == set(METHODS)
-        assert sorted(asked(whole)) == sorted(asked(merged)) and timeless(whole) == timeless(merged)
-        assert compare_runs(whole, merged, method="direct").changed_answers == 0
-        assert export(whole, "gqa", tmp_path / "direct.json", method="direct") == 4
-        assert export(whole, "jsonl", tmp_path / "all.jsonl") == 12
-    told = [json.loads(line)["method"] for line in (tmp_path / "all.jsonl").read_text().splitlines()]
-    assert told == ["codevqa"] * 4 + ["direct"] * 4 + ["pnpvqa"] * 4
 
 
 def test_presets_say_what_they_can_do_before_anything_is_loaded() -> None:

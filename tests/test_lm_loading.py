@@ -99,9 +99,7 @@ def test_it_is_silent_and_needs_transformers_only_where_that_decodes(tmp_path: P
         "assert ('transformers' in sys.modules) is not LOOP"
     ).replace("LOOP", str(loop))
     root = Path(__file__).resolve().parents[1]
-    done = subprocess.run(
-        [sys.executable, "-c", code, str(tmp_path)], cwd=root, capture_output=True, text=True, check=False
-    )
+    done = subprocess.run([sys.executable, "-c", code, str(tmp_path)], cwd=root, capture_output=True, text=True)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 

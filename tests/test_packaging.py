@@ -29,9 +29,8 @@ def test_every_package_is_listed() -> None:
 @pytest.mark.slow
 def test_a_wheel_built_through_the_sdist_holds_everything(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "build", "--no-isolation", "--outdir", str(tmp_path), str(ROOT)]
-    done = subprocess.run(
-        command, capture_output=True, text=True, env={**os.environ, "PYTHONWARNINGS": "ignore"}, timeout=500
-    )
+    quiet = {**os.environ, "PYTHONWARNINGS": "ignore"}
+    done = subprocess.run(command, capture_output=True, text=True, env=quiet, timeout=500)
     assert done.returncode == 0, done.stdout + done.stderr
     inside = set(zipfile.ZipFile(next(tmp_path.glob("*.whl"))).namelist())
     for name in available():

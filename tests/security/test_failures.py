@@ -174,15 +174,8 @@ def test_fifty_questions_given_up_leave_no_process_no_descriptor_and_no_memory()
 )
 def test_output_that_cannot_be_written_is_status_one(words: tuple[object, ...]) -> None:
     with Path("/dev/full").open("w") as full:
-        done = subprocess.run(
-            [sys.executable, "-m", "codevqa", *map(str, words)],
-            input="answer = 'yes'",
-            stdout=full,
-            stderr=subprocess.PIPE,
-            text=True,
-            timeout=500,
-            env=environment(),
-            check=False,
-        )
+        command = [sys.executable, "-m", "codevqa", *map(str, words)]
+        to: Any = {"stdout": full, "stderr": subprocess.PIPE, "text": True, "env": environment(), "timeout": 500}
+        done = subprocess.run(command, input="answer = 'yes'", check=False, **to)
     assert done.returncode == 1, done.stderr
     assert done.stderr.startswith("codevqa: No space left on device") and done.stderr.count("\n") == 1, done.stderr

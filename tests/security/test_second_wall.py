@@ -263,13 +263,8 @@ def test_where_it_is_missing_the_log_says_so_once(
 ) -> None:
     here = Path(__file__).resolve()
     python = [sys.executable, "-c", POORER, str(here.parents[1]), str(call), str(argument), str(errno)]
-    done = subprocess.run(
-        python,
-        capture_output=True,
-        text=True,
-        timeout=500,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(here.parent), str(here.parents[2])])},
-    )
+    found = {**os.environ, "PYTHONPATH": os.pathsep.join([str(here.parent), str(here.parents[2])])}
+    done = subprocess.run(python, capture_output=True, text=True, timeout=500, env=found)
     told = [line for line in done.stderr.splitlines() if "SECURITY.md" in line]
     assert len(told) == 1, done.stderr
     assert said in told[0]
