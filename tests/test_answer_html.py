@@ -2,6 +2,7 @@
 
 import dataclasses
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 from engine_kit import GREEN, RED
@@ -49,10 +50,7 @@ def test_a_page_that_fails_half_way_leaves_the_old_one(tmp_path: Path, monkeypat
     page = tmp_path / "out.html"
     page.write_text("old")
 
-    def full(self: Path, target: Path) -> Path:
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(Path, "replace", full)
+    monkeypatch.setattr(Path, "replace", Mock(side_effect=OSError(28, "No space left on device")))
     with pytest.raises(SetupError, match="No space left on device"):
         answer(RED).save_html(page)
     assert page.read_text() == "old" and len(list(tmp_path.iterdir())) == 1

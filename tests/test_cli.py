@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 from cli_kit import GARDEN, SHELF, CommandLine, assert_one_clear_line
@@ -223,10 +224,7 @@ def test_a_page_is_written_into_a_folder_under_a_page_s_name(tmp_path: Path, cod
 
 
 def test_an_answer_outlives_its_page(tmp_path: Path, codevqa: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(*_: object, **__: object) -> None:
-        raise SetupError("Cannot write out.html: No space left on device.")
-
-    monkeypatch.setattr(Answer, "save_html", full)
+    monkeypatch.setattr(Answer, "save_html", Mock(side_effect=SetupError("No space left on device.")))
     with engine("answer = query(img, 'Is it red?')") as vqa:
         done = codevqa(*TRACED, tmp_path / "out.html", "--json", engine=vqa)
     assert done.returncode == 2 and "No space left" in done.stderr

@@ -10,8 +10,10 @@ import sys
 import time
 import zipfile
 from collections.abc import Sequence
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from data_files import drawn, png
@@ -209,9 +211,8 @@ def test_only_what_is_new_is_read_and_a_part_forgets_nothing(tmp_path: Path, ope
     (photos / "002.png").unlink()
     again = open_(recursive=True)
     assert names(again.open()) == ["000.png", "001.png", "b/000.png"] and loads[4:] == ["001.png"]
-    with sqlite3.connect(tmp_path / "index" / "codevqa.sqlite") as base:
+    with closing(sqlite3.connect(tmp_path / "index" / "codevqa.sqlite")) as base:
         assert base.execute("SELECT COUNT(*) FROM files").fetchone() == (3,)
-    base.close()
 
 
 def test_a_picture_that_changes_afterwards_is_named(tmp_path: Path, open_: Any, loads: list[str]) -> None:
@@ -231,10 +232,7 @@ def test_a_picture_that_changes_afterwards_is_named(tmp_path: Path, open_: Any, 
 def test_a_failing_disk_is_tried_again(tmp_path: Path, open_: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     fill(tmp_path / "photos", 2)
     with monkeypatch.context() as patched:
-
-        def fails(path: str, *rest: Any, **options: Any) -> Any:
-            raise OSError(5, "Input/output error", path)
-
+        fails = Mock(side_effect=OSError(5, "Input/output error"))
         patched.setattr("codevqa.core.images.open", fails, raising=False)
         with pytest.raises(InputError, match="Input/output error"):
             open_().open()
@@ -288,12 +286,9 @@ def test_killed_at_any_time_it_goes_on_and_counts_nothing_twice(tmp_path: Path, 
     table = tmp_path / "index" / "codevqa.sqlite"
 
     def kept() -> int:
-        if not table.exists():
-            return 0
-        with sqlite3.connect(table) as base:
-            count: int = base.execute("SELECT COUNT(*) FROM files").fetchone()[0]
-        base.close()
-        return count
+        with suppress(sqlite3.OperationalError), closing(sqlite3.connect(f"file:{table}?mode=ro", uri=True)) as base:
+            return int(base.execute("SELECT COUNT(*) FROM files").fetchone()[0])
+        return 0  # there is no table yet
 
     with subprocess.Popen(command, cwd=HERE.parent, stdout=subprocess.DEVNULL) as process:
         while process.poll() is None and kept() == 0:

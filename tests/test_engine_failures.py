@@ -35,14 +35,6 @@ def test_a_program_that_fails_is_a_marked_fallback_with_a_typed_error(program: s
     assert answer.trace.attempts[0][1] == answer.error and answer.trace.baseline
 
 
-def test_a_program_that_fails_before_its_first_call_goes_back_with_its_line() -> None:
-    with engine(["x = 1\nanswer = [][0]", "answer = query(img, 'Is it red?')"]) as vqa:
-        answer = vqa.ask(RED, "Is it red?")
-        writer = vqa.writer.language_model
-    assert (answer.text, answer.fallback, answer.error) == ("yes", False, None)
-    assert isinstance(writer, ScriptedLM) and "line 2: IndexError" in str(writer.requests[1].prompt)
-
-
 def test_an_answer_of_another_kind_goes_back_and_is_never_given() -> None:
     with engine("x = 'left'\nanswer = x") as vqa:
         answer = vqa.ask(RED, "Is it red?")

@@ -4,6 +4,7 @@ import random
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 import torch
@@ -163,9 +164,7 @@ def test_recording_a_step_makes_no_token(schedule: Schedule, monkeypatch: pytest
 
 
 def test_unrecordable_steps_are_launched(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
-    def refused(*_: Any) -> Any:
-        raise RuntimeError("CUDA error: operation not permitted when stream is capturing")
-
+    refused = Mock(side_effect=RuntimeError("CUDA error: operation not permitted when stream is capturing"))
     monkeypatch.setattr(slots, "Recorder", Recorder)
     monkeypatch.setattr(slots, "enabled", lambda device: True)
     monkeypatch.setattr(Recorder, "__call__", refused)

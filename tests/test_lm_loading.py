@@ -5,6 +5,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 import torch
@@ -160,9 +161,7 @@ def test_where_pytorch_has_no_such_products(monkeypatch: pytest.MonkeyPatch) -> 
     assert available()
     available.cache_clear()
 
-    def fail(*given: object) -> None:
-        raise RuntimeError("Didn't find engine for operation quantized::linear_prepack")
-
+    fail = Mock(side_effect=RuntimeError("Didn't find engine for operation quantized::linear_prepack"))
     monkeypatch.setattr(int8_linear.Int8Linear, "forward", fail)
     try:
         assert not available()

@@ -4,6 +4,7 @@ import socket
 import threading
 import time
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from openai_kit import ASK, KEY, Reply, Serve, completion, failure, refusal, streamed, turn
@@ -167,9 +168,7 @@ def test_a_usage_that_makes_no_sense_counts_nothing(serve: Serve, usage: Any) ->
 
 
 def test_a_mistake_of_ours_is_not_told_as_the_server_s(serve: Serve) -> None:
-    def broken(text: str) -> None:
-        raise AttributeError("our own")
-
+    broken = Mock(side_effect=AttributeError("our own"))
     server = serve(lambda path, body, n: streamed("r", "ed"))
     with pytest.raises(AttributeError, match="our own"):
         OpenAILM("m", base_url=server.url).generate([GenerationRequest("Say", 5, on_text=broken)])

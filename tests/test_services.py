@@ -203,20 +203,3 @@ def test_a_server_that_is_down_is_not_asked_again_for_each_request() -> None:
 
 def test_too_few_results_is_an_error_not_a_shift() -> None:
     assert all(isinstance(result, ModelError) for result in drive(Doubler(), [100, 1]))
-
-
-def test_the_next_batch_fills_while_one_runs_and_what_is_cancelled_costs_nothing() -> None:
-    model = Doubler(seconds=0.1)
-
-    async def main() -> list[int]:
-        with ThreadPoolExecutor(1) as executor:
-            batcher = Batcher(model, executor, max_wait=0.001)
-            running, waiting = [ask(batcher, number) for number in (0, 1)], []
-            await asyncio.sleep(0.03)
-            waiting = [ask(batcher, number) for number in range(2, 6)]
-            running[0].cancel()
-            waiting[0].cancel()
-            return [(await asyncio.wait_for(slot, 5))[0] for slot in (*running[1:], *waiting[1:])]
-
-    assert asyncio.run(main()) == [2, 6, 8, 10]
-    assert model.batches == [[0, 1], [3, 4, 5]]

@@ -188,14 +188,6 @@ def test_logits_are_those_of_matching(tmp_path: Path) -> None:
     np.testing.assert_allclose(matcher.logits(requests), expected, rtol=0, atol=3e-5)
 
 
-def test_loops_over_many_pictures_share_full_batches() -> None:
-    matcher = FakeMatcher(6, logit=-9.0)
-    with sets(matcher) as vqa:
-        answer = vqa.run(grey(200), 'answer = sum(query(img, "Is there a cup?") == "yes" for img in images)')
-    assert all(call.ahead for call in answer.trace.calls) and len(answer.trace.calls) == 200
-    assert matcher.matches.calls <= 10 and answer.selections[0].high == 0
-
-
 def test_the_range_is_the_smallest_that_holds_nine_cases_in_ten() -> None:
     rng = random.Random(4)
     for _ in range(20):
