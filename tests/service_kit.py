@@ -5,6 +5,8 @@ from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
+from cli_kit import GARDEN
+
 from codevqa.core.answer import Answer
 from codevqa.core.events import Answered, Event, Failed
 from codevqa.core.trace import Call, Program, Trace
@@ -14,8 +16,6 @@ from codevqa.demo.service import DemoRequest, DemoService
 from codevqa.engine.watch import Watch
 from codevqa.presets.configuration import configure
 
-ROOT = Path(__file__).resolve().parent.parent
-GARDEN = ROOT / "examples" / "pictures" / "garden.png"
 VISITOR = "one"
 
 

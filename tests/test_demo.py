@@ -5,7 +5,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from service_kit import GARDEN, VISITOR, StubEngine, StubService, answer, asked, last
+from cli_kit import GARDEN
+from service_kit import VISITOR, StubEngine, StubService, answer, asked, last
 
 from codevqa import CodeVQA
 from codevqa.core.errors import ImageError

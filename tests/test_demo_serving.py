@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 
 import pytest
-from service_kit import ROOT
+from cli_kit import ROOT
 
 from codevqa.core.errors import SetupError
 from codevqa.demo import serve

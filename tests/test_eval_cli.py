@@ -20,14 +20,13 @@ from codevqa.eval.run.run_info import RunInfo
 from codevqa.eval.run.session import Status
 from codevqa.eval.run.store import Store
 from codevqa.eval.task import Row
-from codevqa.miniworld.export import write
 from codevqa.presets.configuration import Layer, configure
 
 
 @pytest.fixture(scope="module")
 def data(tmp_path_factory: pytest.TempPathFactory, codevqa: CommandLine) -> Path:
     folder = tmp_path_factory.mktemp("data") / "mini"
-    done = codevqa("mini-data", folder, "--images", 6, "--splits", "val")
+    done = codevqa("mini-data", folder, "--images", 6, "--splits", "val,test")
     assert done.returncode == 0, done.stderr
     return folder
 
@@ -181,13 +180,6 @@ PARTS = [
 ]
 
 
-@pytest.fixture(scope="module")
-def drawn(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("drawn") / "data"
-    write(folder, images=4, seed=3, splits=["test"])
-    return folder
-
-
 @pytest.fixture
 def release(tmp_path: Path) -> Path:
     """A folder laid out as a checkout of the release, with examples of our own."""
@@ -216,8 +208,8 @@ def test_an_empty_table_is_refused_before_the_run(release: Path, tmp_path: Path,
 
 
 @pytest.mark.slow
-def test_the_table_stands_beside_the_paper_s(drawn: Path, tmp_path: Path, codevqa: CommandLine) -> None:
-    words = ["reproduce", "covr", "--data", drawn, "--out", tmp_path / "run", *PARTS]
+def test_the_table_stands_beside_the_paper_s(data: Path, tmp_path: Path, codevqa: CommandLine) -> None:
+    words = ["reproduce", "covr", "--data", data, "--out", tmp_path / "run", *PARTS]
     first = codevqa(*words, "--limit", "2")
     assert first.returncode == 0, first.stderr
     done = codevqa(*words, "--limit", "3")
@@ -230,7 +222,7 @@ def test_the_table_stands_beside_the_paper_s(drawn: Path, tmp_path: Path, codevq
         assert store.info.parts["matcher"]["spec"] == "blip:@mini/weights/matcher"
 
 
-def test_a_folder_that_is_no_release_is_one_line(drawn: Path, tmp_path: Path, codevqa: CommandLine) -> None:
-    words = ("gqa", "--lm", "openai:x", "--release", "/nowhere", "--data", drawn, "--out", tmp_path / "run")
+def test_a_folder_that_is_no_release_is_one_line(data: Path, tmp_path: Path, codevqa: CommandLine) -> None:
+    words = ("gqa", "--lm", "openai:x", "--release", "/nowhere", "--data", data, "--out", tmp_path / "run")
     said = "/nowhere has no gqa_programs_and_questions_nocomments3b"
     assert_one_clear_line(codevqa("reproduce", *words), said)

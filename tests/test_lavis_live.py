@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from cli_kit import GARDEN, SHELF
 
 from codevqa.core.errors import SetupError
 from codevqa.core.images import load_picture
@@ -18,8 +19,7 @@ from codevqa.models.blip import BlipMatcher
 from codevqa.models.lavis.parts import LavisCaptioner, LavisMatcher
 from codevqa.models.lavis.process import python_of
 
-ROOT = Path(__file__).resolve().parents[1]
-PICTURES = [ROOT / "examples" / "pictures" / f"{name}.png" for name in ("garden", "shelf-1", "shelf-2")]
+PICTURES = [GARDEN, *map(Path, SHELF[:2])]
 TEXTS = ["a red dog to the left of the bench", "two cats", "is there any yellow ball on the large car"]
 PYTHON = python_of()
 

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from cli_kit import ROOT
 
 from codevqa.core.images import load_picture
 from codevqa.core.wording import put
@@ -29,8 +30,6 @@ from training.vision_model import Pair, export, restore
 from training.vision_texts import contrast, keeps_out, matching, mentions, query, shows
 from training.vision_twins import twin
 from training.vision_words import pieces
-
-ROOT = Path(__file__).resolve().parents[1]
 
 
 @pytest.fixture(scope="module")

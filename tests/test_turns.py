@@ -8,12 +8,12 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from pathlib import Path
 from typing import Any, TypeVar
 
 import lm_kit
 import pytest
 import torch
+from cli_kit import GARDEN
 from engine_kit import forked
 from lm_kit import HEAD, llama, mixed
 
@@ -29,7 +29,6 @@ from codevqa.models.openai_lm import OpenAILM
 from codevqa.models.turn import Turn
 
 Asked = TypeVar("Asked")
-GARDEN = Path(__file__).resolve().parents[1] / "examples" / "pictures" / "garden.png"
 
 
 def at_once(ask: Callable[[Asked], Any], asked: Sequence[Asked], threads: int = 3) -> list[Any]:

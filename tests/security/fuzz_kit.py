@@ -43,8 +43,3 @@ def typed_only() -> Iterator[None]:
 def cheap_engine(program: str = "answer = query(img, 'Is it red?')") -> CodeVQA:
     """Returns an engine over fake models: real prompts, real sandbox, real batching."""
     return engine(program, settings=replace(NARROW, query=QuerySettings(witness=True)))
-
-
-def files(kind: str) -> list[Path]:
-    """Returns what campaigns found and was mended."""
-    return sorted(CORPUS.glob(f"{kind}-*"))

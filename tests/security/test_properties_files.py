@@ -13,7 +13,7 @@ from typing import Any, get_args
 
 import pytest
 from eval_kit import Numbered, fake_engine
-from fuzz_kit import PICTURES, cheap_engine, files, typed_only
+from fuzz_kit import CORPUS, PICTURES, cheap_engine, typed_only
 from hypothesis import example, given
 from hypothesis import strategies as st
 from PIL import Image
@@ -107,7 +107,7 @@ def test_spoilt_bytes_are_a_picture_or_an_error_of_ours(data: st.DataObject, cut
     read_picture(cut(data.draw(st.sampled_from(encoded())), cuts))
 
 
-@pytest.mark.parametrize("path", files("picture"), ids=lambda path: path.name)
+@pytest.mark.parametrize("path", sorted(CORPUS.glob("picture-*")), ids=lambda path: path.name)
 def test_a_picture_that_was_trouble_is_none(path: Path) -> None:
     read_picture(path.read_bytes())
 
