@@ -19,7 +19,7 @@ from transformers.models.blip.image_processing_pil_blip import BlipImageProcesso
 
 from codevqa.core.images import Picture
 from codevqa.models.base import CaptionRequest, MatchRequest
-from codevqa.models.blip import BlipMatcher
+from codevqa.models.blip import BlipCaptioner, BlipMatcher
 
 BLOCK = 1
 PICTURES = [noise_picture(seed) for seed in range(5)]
@@ -31,6 +31,10 @@ Numbers = npt.NDArray[Any]
 
 def load(folder: str, **options: Any) -> BlipMatcher:
     return BlipMatcher.from_pretrained(folder, device="cpu", **{"block": BLOCK, **options})
+
+
+def captioner(folder: str, **options: Any) -> BlipCaptioner:
+    return BlipCaptioner.from_pretrained(folder, device="cpu", **options)
 
 
 class SeededTopK(LogitsProcessor):  # type: ignore[misc]

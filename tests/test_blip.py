@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from blip_kit import BLOCK, MATCHES, PICTURES, TEXTS, Reference, load
+from blip_kit import BLOCK, MATCHES, PICTURES, TEXTS, Reference, captioner, load
 from PIL import Image as PILImage
 from tiny import GRID, WORDS, noise_picture, write_blip
 
@@ -15,7 +15,7 @@ import codevqa
 from codevqa.core.errors import ModelError, SetupError
 from codevqa.core.images import Picture, load_picture
 from codevqa.models.base import CaptionRequest, MatchRequest, SimilarityRequest
-from codevqa.models.blip import BlipCaptioner, BlipMatcher
+from codevqa.models.blip import BlipMatcher
 from codevqa.models.blip.batches import run_in_batches
 from codevqa.models.blip.picture_input import PictureReader, PictureSettings
 from codevqa.models.blip.sampling import draw, numbers_of
@@ -34,10 +34,6 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> str:
 @pytest.fixture(scope="module")
 def captions(tmp_path_factory: pytest.TempPathFactory) -> str:
     return write_blip(tmp_path_factory.mktemp("blip") / "captioner", "captioner", seed=1, ends=3)
-
-
-def captioner(folder: str, **options: Any) -> BlipCaptioner:
-    return BlipCaptioner.from_pretrained(folder, device="cpu", **options)
 
 
 def photo(seed: int, width: int = 200, height: int = 150) -> Picture:

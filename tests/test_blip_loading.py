@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from blip_kit import captioner
 from blip_kit import load as matcher
 from hub_kit import cached
 from safetensors.torch import load_file, save_file
@@ -16,15 +17,11 @@ from tiny import noise_picture, write_blip
 
 from codevqa.core.errors import ModelNotFoundError, SetupError
 from codevqa.models.base import CaptionRequest, MatchRequest
-from codevqa.models.blip import BlipCaptioner, BlipMatcher
+from codevqa.models.blip import BlipMatcher
 from codevqa.models.blip.checkpoint import load_checkpoint
 
 PAIRS = [MatchRequest(noise_picture(0), "two cats in the park"), MatchRequest(noise_picture(1), "a dog")]
 CAPTIONS = [CaptionRequest(noise_picture(0), None, 1), CaptionRequest(noise_picture(1), (0, 5, 9))]
-
-
-def captioner(folder: str) -> BlipCaptioner:
-    return BlipCaptioner.from_pretrained(folder, device="cpu")
 
 
 @pytest.fixture(scope="module")

@@ -140,21 +140,19 @@ def test_what_makes_no_sense_is_refused(tmp_path: Path, wrong: dict[str, object]
     ],
 )
 def test_a_tenth_tells_the_rest(total: int, window: int, load: float, took: float) -> None:
-    status, forecast, begun, told = Status(total=total), Forecast(), dict[int, float](), list[tuple[float, float]]()
-    ends: list[tuple[float, int]] = []
-    for number in range(min(window, total)):
-        begun[number] = 0.0
-        heapq.heappush(ends, (load + took * (0.9 + number % 7 / 20), number))
-    while ends:
-        now, number = heapq.heappop(ends)
-        ages = [now - start for one, start in begun.items() if one != number]
-        status.examples, status.seconds = status.examples + 1, now
-        status.under_way, status.recent = forecast.finished(now, now - begun.pop(number), ages)
+    status, forecast, told = Status(total=total), Forecast(), list[tuple[float, float]]()
+    free, begun, ends = [0.0] * window, list[float](), list[float]()
+    for number in range(total):
+        begun.append(heapq.heappop(free))
+        ends.append(begun[-1] + took * (0.9 + number % 7 / 20) + (load if number < window else 0))
+        heapq.heappush(free, ends[-1])
+    order = sorted(range(total), key=ends.__getitem__)
+    for status.examples, number in enumerate(order, 1):
+        now = status.seconds = ends[number]
+        ages = [now - begun[one] for one in order[status.examples :] if begun[one] < now]
+        status.under_way, status.recent = forecast.finished(now, now - begun[number], ages)
         if status.examples >= total / 10 and status.left is not None:
             told.append((now, status.left))
-        if (following := window + status.examples - 1) < total:
-            begun[following] = now
-            heapq.heappush(ends, (now + took * (0.9 + following % 7 / 20), following))
     whole = told[-1][0]
     assert told[-1][1] == 0
     assert all(abs(at + left - whole) <= 0.2 * whole for at, left in told), (told[0], whole)

@@ -5,8 +5,8 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
+from importlib.metadata import EntryPoint, EntryPoints
 from pathlib import Path
-from typing import Any
 
 import pytest
 from cli_kit import GARDEN, ROOT, CommandLine, assert_one_clear_line, environment
@@ -83,26 +83,12 @@ def test_a_file_that_is_called_as_a_module_is_or_is_not_there(tmp_path: Path) ->
             plugins.include(tmp_path / name)
 
 
-class _Point:
-    def __init__(self, name: str) -> None:
-        self.name = self.module = name
-
-    def __lt__(self, other: Any) -> bool:
-        return bool(self.name < other.name)
-
-
-class _Points(list[Any]):
-    @property
-    def names(self) -> set[str]:
-        return {one.name for one in self}
-
-
 def test_plugins_that_fail(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setattr(plugins, "_SLOW_S", 0.05)
     (tmp_path / "own_bad.py").write_text(f"{PART}\nraise RuntimeError('no\\nluck')")
     (tmp_path / "own_good.py").write_text(f"import time\ntime.sleep(0.4)\n{PART}")
-    points = _Points(map(_Point, ("own_bad", "own_good")))
+    points = EntryPoints(EntryPoint(name, name, "codevqa") for name in ("own_bad", "own_good"))
     monkeypatch.setattr("importlib.metadata.entry_points", lambda group: points)
     with caplog.at_level(logging.WARNING):
         assert plugins.names("language_model") == ["own_good/fixed"]
