@@ -112,3 +112,7 @@ def test_our_mistake_costs_one_question(monkeypatch: pytest.MonkeyPatch, caplog:
         assert isinstance(failed, Failed) and failed.error.type == "InternalError"
     assert [answer.error and answer.error.type for answer in (first, second)] == ["InternalError", "QuestionError"]
     assert "A question failed: 'Is it broken?'" in caplog.text
+
+
+def test_an_error_of_ours_is_one_line() -> None:
+    assert str(ServerError("The disk\nis full.", hint="Make\nroom.")) == "The disk is full. Make room."
