@@ -1,9 +1,10 @@
-"""Fits the chances of selected pictures, and says how good they are.
+"""Fits the chances of selected pictures, and says how good they are; and what the contrastive score may rule out.
 
-    python benchmarks/collection.py calibration [--pictures 400] [--nlvr /data/nlvr/dev]
+    python benchmarks/collection.py calibration|recall [--pictures 400] [--nlvr /data/nlvr/dev]
 
-Prints what codevqa/core/selection.py holds. Its descriptions are true or false of drawn scenes of three seeds, and of
-the boxes of NLVR (one thing each). The reliability table and the coverage of the 90 % range are of whole runs.
+``calibration`` prints what codevqa/core/selection.py holds; its reliability table and the coverage of the 90 % range
+are of whole runs. ``recall`` prints what thresholds of ``sets.rule_out`` lose. Descriptions are true or false of drawn
+scenes of three seeds, and of the boxes of NLVR (one thing each).
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from codevqa.core.selection import MATCH, READ
 from codevqa.miniworld.phrases import with_article
 from codevqa.miniworld.truth import query
 from codevqa.miniworld.world import draw, sample_scene
-from codevqa.models.base import MatchRequest
+from codevqa.models.base import MatchRequest, SimilarityRequest
 
 SEEDS = (101, 102, 103)
 _NLVR = {"#0099ff": "blue", "Black": "black", "Yellow": "yellow"}
@@ -93,14 +94,27 @@ def calibration(count: int, folder: Path) -> None:
     print(f"90 % range: holds {np.mean(covered):.3f} of {len(covered)} numbers, {np.mean(widths):.1f} wide")
 
 
+def recall(count: int, folder: Path) -> None:
+    """Prints how many pictures that count a threshold keeps, and how many others it rules out."""
+    for given in (*(drawn(seed, count) for seed in SEEDS), *nlvr(folder, count)):
+        with CodeVQA.from_preset("mini") as vqa:
+            asked = [SimilarityRequest(one, f"a picture of {text}") for text in given.truths for one in given.pictures]
+            scores = np.array(vqa.models.matcher.similarity(asked))  # type: ignore[union-attr]
+        truths = np.concatenate([np.array(one) for one in given.truths.values()])
+        print(f"{given.name}: {truths.sum()} of {truths.size} count, their lowest score is {scores[truths].min():.3f}")
+        for threshold in (0.0, 0.05, 0.1, 0.15, 0.2):
+            kept, out = np.mean(scores[truths] >= threshold), np.mean(scores[~truths] < threshold)
+            print(f"  rule_out {threshold:.3f}: recall {kept:.3f}, rules out {out:.3f} of the others")
+
+
 def _held(image: PILImage.Image) -> Picture:
     return hold(image)[0]  # type: ignore[return-value]
 
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("what", choices=("calibration",))
+    parser.add_argument("what", choices=("calibration", "recall"))
     parser.add_argument("--pictures", type=int, default=400)
     parser.add_argument("--nlvr", type=Path, default=Path("/data/nlvr/dev"))
     args = parser.parse_args()
-    calibration(args.pictures, args.nlvr)
+    (calibration if args.what == "calibration" else recall)(args.pictures, args.nlvr)

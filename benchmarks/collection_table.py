@@ -25,7 +25,7 @@ from codevqa.cli.options import chosen
 from codevqa.core.trace import Method
 from codevqa.eval import open_dataset
 from codevqa.eval.metrics import metric_for
-from codevqa.eval.metrics.collections import count_error, f1
+from codevqa.eval.metrics.statements import count_error, f1
 from codevqa.eval.run.choices import engine_for, methods_for
 from codevqa.eval.run.local import Answerer, LocalAnswerer
 from codevqa.eval.statistics import mean

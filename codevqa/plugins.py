@@ -27,7 +27,7 @@ from threading import RLock, Timer
 from types import ModuleType
 from typing import Any, TypeVar
 
-from .core.errors import InputError, record
+from .core.errors import CodeVQAError, InputError, record
 
 ROLES = ("matcher", "captioner", "language_model", "retriever", "detector", "eyes")
 _SLOW_S = 2.0
@@ -97,7 +97,7 @@ def include(path: Path) -> None:
     assert spec is not None and spec.loader is not None
     module = sys.modules[name] = module_from_spec(spec)
     try:
-        with _whole():
+        with _importing(str(path)):
             spec.loader.exec_module(module)
             _offer(module)
     except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever code of the user's raises
@@ -128,28 +128,41 @@ def _load() -> None:
 
 
 def _import(shown: str, module: str) -> None:
-    slow = Timer(_SLOW_S, _log.warning, ("Still importing the plugin %s.", shown))
-    slow.daemon = True
-    slow.start()
     try:
-        with _whole():
+        with _importing(f"the plugin {shown}. CODEVQA_PLUGINS= leaves it out"):
             _offer(import_module(module))
-    except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever code of the user's raises
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # noqa: BLE001 - whatever code of the user's raises, a panic of Rust's included
         _log.warning("The plugin %s was left out: %s: %s", shown, type(error).__name__, record(error).message)
-    finally:
-        slow.cancel()
 
 
 @contextmanager
-def _whole() -> Iterator[None]:
-    """Keeps nothing of what registered a part of itself and failed."""
+def failures(what: str) -> Iterator[None]:
+    """Says as an :class:`InputError` what a registered part raises."""
+    try:
+        yield
+    except CodeVQAError:
+        raise
+    except Exception as error:
+        raise InputError(f"{what} failed: {type(error).__name__}: {record(error).message}") from error
+
+
+@contextmanager
+def _importing(what: str) -> Iterator[None]:
+    """Says what takes long, and keeps nothing of what registered a part of itself and failed."""
     before = dict(_parts)
+    slow = Timer(_SLOW_S, _log.warning, ("Still importing %s.", what))
+    slow.daemon = True
+    slow.start()
     try:
         yield
     except BaseException:
         _parts.clear()
         _parts.update(before)
         raise
+    finally:
+        slow.cancel()
 
 
 def _offer(module: ModuleType) -> None:

@@ -5,10 +5,11 @@
 
 from __future__ import annotations
 
-import os
 import re
 import sys
+from inspect import cleandoc
 from pathlib import Path
+from typing import Any
 
 HERE = Path(__file__).resolve().parent
 
@@ -20,49 +21,53 @@ def primitives() -> str:
 
     intro = (
         "Programs can call these functions, where the models serve them. `find_object`, `count` and `crop` need a "
-        "detector.\n`visual_query` and `knowledge_query` need a prompt set that names them. Generated from the "
-        "primitives themselves: `make docs`.\n\n"
+        "detector.\n`visual_query` and `knowledge_query` need a prompt set that names them.\n\n"
     )
-    rows = [f"| `{one.signature.replace('|', chr(92) + '|')}` | {one.summary} |" for one in BUILT_IN]
-    table = "\n".join(["| Primitive | What it does |", "|---|---|", *rows])
     constants = ", ".join(f"`{name} = {value}`" for name, value in CONSTANTS.items())
     sections = "\n\n".join(f"## `{one.name}`\n\n`{one.signature}`\n\n{one.doc}" for one in BUILT_IN)
-    return f"# Primitives\n\n{intro}{table}\n\nConstants: {constants}.\n\n{sections}\n"
+    return f"# Primitives\n\n{intro}Constants: {constants}.\n\n{sections}\n"
 
 
 def command_line() -> str:
     """Returns the help of every subcommand."""
-    os.environ["TYPER_USE_RICH"] = "0"  # as the command itself does
     import typer
-    from typer.testing import CliRunner
 
     from codevqa.cli.main import app
 
-    where = "What `--set` and `--config` may hold: [configuration.md](configuration.md)."
-    parts = [f"# Command line\n\nGenerated from the commands themselves: `make docs`.\n{where}\n"]
-    known: set[str] = set()
-    for name in typer.main.get_command(app).commands:  # type: ignore[attr-defined]
-        shown = CliRunner().invoke(app, [name, "--help"], prog_name="codevqa", env={"COLUMNS": "100"}).output
-        if not re.search(r"\n\n  \w", shown):
+    commands = typer.main.get_command(app).commands  # type: ignore[attr-defined]
+    chosen = options(commands["config"])
+    known = set(chosen)
+    parts = [
+        "# Commands\n\nMODELS stands for the options that choose models and [settings](configuration.md):\n",
+        "\n".join(map(shown, chosen)) + "\n",
+    ]
+    for name, command in commands.items():
+        if not command.help:
             raise SystemExit(f"codevqa {name} has no help.")
-        text = once("\n".join(line.rstrip() for line in shown.strip().splitlines()), known)
-        parts.append(f"## codevqa {name}\n\n```text\n{text}\n```\n")
+        given = options(command)
+        whole = set(chosen) <= set(given)
+        names = [
+            f"`{one[0].split()[0].rstrip(',')}`" for one in given if one in known and not (whole and one in chosen)
+        ]
+        above = ["MODELS", *names] if whole else names
+        lines = [shown(one) for one in given if one not in known]
+        lines += [f"- As above: {', '.join(above)}."] if above else []
+        known.update(one for one in given if one[0].startswith("-"))
+        parts += [f"## codevqa {name}\n", f"{cleandoc(command.help)}\n", "\n".join(lines) + "\n"]
+        parts += [re.sub("^Example: (.*)", r"```sh\n\1\n```\n", command.epilog)] if command.epilog else []
     return "\n".join(parts)
 
 
-def once(text: str, known: set[str]) -> str:
-    """Returns a command's help, with the options that an earlier command explained named in one line."""
-    text, gap, example = text.partition("\n\n  Example: ")
-    head, found, options = text.partition("Options:\n")
-    kept, before = [], []
-    for option in re.split(r"\n(?=  -)", options):
-        name, said = option.split()[0].rstrip(","), " ".join(option.split())
-        if said in known:
-            before.append(name)
-        elif name != "-h":
-            kept.append(option)
-        known.add(said)
-    return head + found + "\n".join([*kept, *([f"  As above: {' '.join(before)}"] if before else [])]) + gap + example
+def options(command: Any) -> list[tuple[str, str]]:
+    """Returns what a command's help says of each argument and option: its names, and its text."""
+    context = command.make_context("codevqa", [], resilient_parsing=True)
+    records = [one.get_help_record(context) for one in command.get_params(context) if one.name != "help"]
+    return [(re.sub(r" <[a-z ]+(\[\w+\])?>$", "", one[0].strip()), one[1]) for one in records if one]
+
+
+def shown(record: tuple[str, str]) -> str:
+    """Returns an option as an item of a list."""
+    return f"- `{record[0]}`: {' '.join(record[1].split())}"
 
 
 PAGES = {"primitives.md": primitives, "cli.md": command_line}

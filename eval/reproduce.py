@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from itertools import islice
-from types import MappingProxyType
 
 from ..core.errors import InputError
 from .report.figures import RunFigures
@@ -15,7 +14,7 @@ from .report.tables import breakdown, result
 from .run.store import Store
 from .task import DataSet
 
-SPLITS: Mapping[str, str] = MappingProxyType({"gqa": "testdev_balanced", "covr": "test_paraphrased", "nlvr2": "test1"})
+SPLITS: Mapping[str, str] = {"gqa": "testdev_balanced", "covr": "test_paraphrased", "nlvr2": "test1"}
 """The splits that the paper reports, by data set."""
 COVR_ANSWERS = (
     "COVR's own test.jsonl has no answers: put test_paraphrased.json of the paper's authors beside it "

@@ -13,13 +13,24 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import combinations
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, Protocol
+from typing import IO, Any, Literal, NamedTuple, Protocol
 
 from PIL import Image
 from pydantic import TypeAdapter
 
-from ..core.errors import ImageError, ModelError, ModelNotFoundError, ServerError, SetupError, UnknownNameError
-from ..core.images import ImageSource, load_picture
+from ..core.errors import (
+    ImageError,
+    InputError,
+    ModelError,
+    ModelNotFoundError,
+    ServerError,
+    SetupError,
+    UnknownNameError,
+)
+from ..core.given_files import open_file
+from ..core.images import Picture, load_picture
+from ..core.picture_files import PictureFile as StoredFile
+from ..core.picture_files import archive
 from ..core.trace import Cost, Form, Method, methods_of
 
 UNASKED = frozenset(
@@ -43,20 +54,32 @@ class Job(NamedTuple):
     seed: int
 
 
-@lru_cache(maxsize=8)
-def _archive(path: Path) -> zipfile.ZipFile:
-    # Kept open: reading the directory of an archive of 148,000 pictures takes seconds.
-    return zipfile.ZipFile(path)
-
-
 @dataclass(frozen=True)
-class PictureFile:
-    """A picture in a folder or inside a zip archive, or a part of one."""
+class Located:
+    """A file in a folder or inside a zip archive."""
 
     path: Path
     """The file, or the archive that holds it."""
     member: str = ""
     """Its name inside the archive; empty for a plain file."""
+
+    def __str__(self) -> str:
+        return f"{self.member} in {self.path}" if self.member else str(self.path)
+
+    def open(self) -> IO[bytes]:
+        """Opens it to read its bytes.
+
+        Raises:
+            InputError: it is a pipe, or a device.
+            OSError, KeyError, ValueError, zipfile.BadZipFile: it is missing, or the archive is damaged.
+        """
+        return archive(str(self.path)).open(self.member) if self.member else open_file(self.path, str(self))
+
+
+@dataclass(frozen=True)
+class PictureFile(Located):
+    """A picture in a folder or inside a zip archive, or a part of one."""
+
     crop: tuple[int, int, int, int] | None = None
     """Left, top, right, bottom in pixels of the part that is meant; None for all of it."""
 
@@ -66,31 +89,24 @@ class PictureFile:
         name = Path(self.member).name or self.path.name
         return name if self.crop is None else f"{name}@{','.join(map(str, self.crop))}"
 
-    def load(self) -> ImageSource:
-        """Returns the path, the bytes out of the archive, or the part cut out.
+    def load(self) -> Picture:
+        """Reads it, or the part of it.
 
         Raises:
-            ImageError: the archive has no such member, or the picture cannot be cut.
+            ImageError: it cannot be read.
         """
-        source: ImageSource = self.path
-        if self.member:
-            try:
-                source = _archive(self.path).read(self.member)
-            except (OSError, KeyError, zipfile.BadZipFile) as error:
-                raise ImageError(f"Cannot read {self.member} in {self.path}: {error}.") from None
-        if self.crop is None:
-            return source
-        return load_picture(source).pixels.crop(self.crop)
+        whole = StoredFile(str(self.path), str(self), self.member).load()
+        return whole if self.crop is None else load_picture(whole.pixels.crop(self.crop))
 
     @property
     def wrong(self) -> Literal["", "missing", "unreadable"]:
         """What keeps the picture from being asked about, as far as its first bytes tell; empty where nothing does."""
         try:
-            with _archive(self.path).open(self.member) if self.member else self.path.open("rb") as file:
+            with self.open() as file:
                 Image.open(file)
         except (FileNotFoundError, KeyError):
             return "missing"
-        except (OSError, ValueError, SyntaxError, zipfile.BadZipFile, Image.DecompressionBombError):
+        except Exception:  # noqa: BLE001 - of damaged files Pillow and zipfile raise a dozen kinds
             return "unreadable"
         return ""
 
@@ -99,19 +115,19 @@ class PictureFile:
         """What the file holds in sixteen hexadecimal digits; empty where it cannot be read."""
         try:
             if self.member:
-                info = _archive(self.path).getinfo(self.member)
+                info = archive(str(self.path)).getinfo(self.member)
                 return f"{info.CRC:08x}{info.file_size & 0xFFFFFFFF:08x}"
             found = self.path.stat()
             return _digest(self.path, found.st_mtime_ns, found.st_size)
-        except (OSError, KeyError, zipfile.BadZipFile):
+        except (InputError, OSError, KeyError, zipfile.BadZipFile):
             return ""
 
 
 @lru_cache(maxsize=4096)
 def _digest(path: Path, changed: int, size: int) -> str:
     """Digests a file; data sets ask many questions about one picture."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, lambda: hashlib.blake2b(digest_size=8)).hexdigest()
+    with open_file(path, path.name) as file:
+        return hashlib.file_digest(file, lambda: hashlib.blake2b(digest_size=8)).hexdigest()  # type: ignore[arg-type]
 
 
 @dataclass(frozen=True)
@@ -137,6 +153,9 @@ class Example:
     def group(self) -> str:
         """What a figure asks to be right together, such as a statement's pictures; empty where there is no such."""
         return str(self.record.get("group", ""))
+
+
+AS_EXAMPLE = TypeAdapter(Example)
 
 
 class DataSet(Protocol):

@@ -122,16 +122,14 @@ def _load_pool(programs: Path) -> PromptSet:
     preambles.sort(key=lambda one: (one.stem.endswith("_find") != finds, one.name))
     knowledge = sorted(programs.parent.glob(f"{task}_examples_knowledge[0-9]*.json"))
     examples = read_records(Example, programs, form=base.form)
-    pool = base.with_bank(
-        [replace(one, program=_without_head(one.program)) for one in examples],
-        read_records(ReadingExample, reading[0]),
-        read_records(KnowledgeExample, knowledge[0]) if knowledge else None,
-    )
     about = f"Programs and examples of {programs.parent}, the preamble of "
     return replace(
-        pool,
+        base,
         name=programs.stem,
         preamble=read_text(preambles[0]).strip() if preambles else base.preamble,
+        examples=tuple(replace(one, program=_without_head(one.program)) for one in examples),
+        reading=tuple(one.limit(base.captions) for one in read_records(ReadingExample, reading[0])),
+        knowledge=read_records(KnowledgeExample, knowledge[0]) if knowledge else base.knowledge,
         wording="release",
         reading_wording="release",
         about=about + (preambles[0].name if preambles else f"this project's set {base.name}"),

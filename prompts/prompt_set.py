@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Collection, Iterable
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Annotated, TypeAlias
 
@@ -130,24 +130,4 @@ class PromptSet:
             self,
             primitives=tuple(name for name in self.primitives if name not in names),
             examples=tuple(example for example in self.examples if not calls.search(example.program)),
-        )
-
-    def with_bank(
-        self,
-        examples: Iterable[Example] | None = None,
-        reading: Iterable[ReadingExample] | None = None,
-        knowledge: Iterable[KnowledgeExample] | None = None,
-    ) -> PromptSet:
-        """Returns a copy with other examples.
-
-        Args:
-            examples: annotated programs; None keeps the set's own.
-            reading: reading examples; None keeps the set's own. Captions beyond the set's number are dropped.
-            knowledge: questions answered without a picture; None keeps the set's own.
-        """
-        return dataclasses.replace(
-            self,
-            examples=self.examples if examples is None else tuple(examples),
-            reading=self.reading if reading is None else tuple(item.limit(self.captions) for item in reading),
-            knowledge=self.knowledge if knowledge is None else tuple(knowledge),
         )

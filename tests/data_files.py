@@ -11,7 +11,6 @@ from typing import Any, TypeVar
 import numpy as np
 from PIL import Image
 
-from codevqa.core.images import load_picture
 from codevqa.eval.task import Example
 
 One = TypeVar("One")
@@ -79,7 +78,7 @@ def only(found: Iterable[One]) -> One:
 
 def seen(example: Example) -> list[tuple[int, ...]]:
     """The top left pixel of every picture of an example."""
-    pixels = [load_picture(image.load()).pixels.getpixel((0, 0)) for image in example.images]
+    pixels = [image.load().pixels.getpixel((0, 0)) for image in example.images]
     return [pixel for pixel in pixels if isinstance(pixel, tuple)]
 
 

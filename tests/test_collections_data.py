@@ -142,7 +142,7 @@ def test_visual_haystacks_reads_its_official_files(tmp_path: Path) -> None:
         paint(tmp_path / place)
     one = only(open_dataset("vhs", tmp_path, "single_needle_3"))
     assert (one.gold, one.form, one.groups) == (("yes",), "set", {"images": "3", "needles": "1"})
-    assert one.images[one.record["needles"][0] - 1].path == tmp_path / "coco/val2017/1.jpg"
+    assert tmp_path / "coco/val2017/1.jpg" in [image.path for image in one.images]
     assert one.question == "For the image with a truck, is there a dog?"
     two = only(open_dataset("vhs", tmp_path, "multi_needle_2_4"))
     assert two.gold == ("no",) and len(seen(two)) == 4 and two.images != one.images

@@ -10,24 +10,23 @@ from eval_kit import fake_engine
 from report_kit import read
 
 from codevqa.core.errors import ImageError, InputError, SetupError, UnknownNameError
-from codevqa.core.images import load_picture
 from codevqa.eval import Store, evaluate
-from codevqa.eval.datasets import NAMES, Split, open_dataset, splits
-from codevqa.eval.datasets.files import Located
-from codevqa.eval.datasets.json_stream import stream_records
-from codevqa.eval.datasets.sample import sample
+from codevqa.eval.datasets import LOADERS, Split, open_dataset
+from codevqa.eval.datasets.files import stream_records
+from codevqa.eval.datasets.loader import sample
 from codevqa.eval.report.reading import summary_of
 from codevqa.eval.report.table import summary_lines
+from codevqa.eval.task import Located
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", LOADERS)
 def test_a_missing_split_is_named_with_where_to_get_it(tmp_path: Path, name: str) -> None:
     with pytest.raises(SetupError) as caught:
-        open_dataset(name, tmp_path, splits(name)[0])
+        open_dataset(name, tmp_path, LOADERS[name].splits[0])
     said = str(caught.value)
-    assert "\n" not in said and str(tmp_path) in said and splits(name)[0] in said
+    assert "\n" not in said and str(tmp_path) in said and LOADERS[name].splits[0] in said
     assert ("mini-data" if name == "collections" else "https://") in said
-    with pytest.raises(SetupError, match=f"'nosplit' is none of the splits {splits(name)[0]}"):
+    with pytest.raises(SetupError, match=f"'nosplit' is none of the splits {LOADERS[name].splits[0]}"):
         open_dataset(name, tmp_path, "nosplit")
 
 
@@ -40,7 +39,7 @@ def test_missing_pictures_are_named_before_anything_is_asked(tmp_path: Path) -> 
         open_dataset("gqa", tmp_path, "val_all")
     example = next(iter(open_dataset("gqa", tmp_path, "val_all", pictures=False)))
     with pytest.raises(ImageError, match=r"No picture at .*images.2383860\.jpg"):
-        load_picture(only(example.images).load())
+        only(example.images).load()
     dump(tmp_path / "questions" / "val_all_questions.json", {"1": SUIT, "2": SUIT | {"imageId": "n5"}})
     paint(tmp_path / "images" / "n5.jpg")
     assert len(list(open_dataset("gqa", tmp_path, "val_all"))) == 2, "a few that are missing are not the data set's"
@@ -86,7 +85,7 @@ def test_names_options_and_folders(tmp_path: Path) -> None:
 
 
 def test_a_file_that_would_fill_the_memory_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("codevqa.eval.datasets.json_stream.LARGEST", 10_000)
+    monkeypatch.setattr("codevqa.eval.datasets.files.LARGEST", 10_000)
     with zipfile.ZipFile(tmp_path / "file.zip", "w", zipfile.ZIP_DEFLATED) as out:
         out.writestr("file.json", '[{"a": "' + "b" * 100_000)
     with pytest.raises(InputError, match="more than 10,000 characters"):

@@ -21,7 +21,7 @@ from codevqa.eval.report.report import write
 from codevqa.eval.report.table import summary_lines
 from codevqa.eval.run.merge import merge
 from codevqa.eval.run.session import Status
-from codevqa.eval.task import Example, PictureFile, Row, _archive
+from codevqa.eval.task import Example, PictureFile, Row
 from codevqa.models.base import GenerationRequest
 
 
@@ -63,7 +63,6 @@ def test_a_run_does_not_go_on_with_other_pictures(packed: bool, tmp_path: Path) 
             for number, color in enumerate(colors):
                 Image.new("RGB", (8, 8), color).save(tmp_path / f"{number}.png")
                 archive.write(tmp_path / f"{number}.png", f"{number}.png")
-        _archive.cache_clear()
         return Pictures(tmp_path, len(colors))
 
     with fake_engine() as vqa:
@@ -188,9 +187,7 @@ def test_shards_and_seeds_become_the_run_that_asked_it_all(tmp_path: Path) -> No
             assert getattr(out.info, name) == getattr(whole.info, name)
         pace = out.pace()
         assert pace is not None and pace.questions == 18
-        ours, theirs = (
-            dataclasses.replace(summary_of(one).methods["codevqa"], seconds={}, cost=None) for one in (out, whole)
-        )
+        ours, theirs = (dataclasses.replace(summary_of(one).methods["codevqa"], cost=None) for one in (out, whole))
         assert ours == theirs
     write([tmp_path / "out"])
     with fake_engine() as vqa, evaluate(vqa, data, tmp_path / "out", seeds=2, resume=True) as out:

@@ -1,8 +1,9 @@
-"""Runs: both methods over fake models and a real sandbox, and what a failure makes of a row or of the run."""
+"""Runs over fake models and a real sandbox: what a failure makes of a row or of the run, its cost, the time left."""
 
 import asyncio
 import heapq
 import json
+import os
 import re
 import zipfile
 from collections.abc import Iterator
@@ -15,11 +16,11 @@ from eval_kit import PROGRAM, Broken, Numbered, fake_engine
 from PIL import Image
 
 from codevqa import CodeVQA
-from codevqa.core.errors import EngineClosedError, InputError, ModelError
+from codevqa.core.errors import EngineClosedError, ImageError, InputError, ModelError
 from codevqa.core.trace import Method
 from codevqa.eval import Store, evaluate, open_dataset
 from codevqa.eval.report.reading import summary_of
-from codevqa.eval.run.session import Forecast, Status
+from codevqa.eval.run.session import Status
 from codevqa.eval.task import DataSet, Example, PictureFile
 from codevqa.models.base import GenerationRequest
 
@@ -41,7 +42,8 @@ def test_both_methods_on_the_same_questions(tmp_path: Path) -> None:
     assert [call["name"] for call in ours.trace["calls"]] == ["open_image", "query"]
     (evidence,) = ours.trace["calls"][1]["evidence"]
     assert len(evidence["captions"][0]) == 2 and evidence["completion"] == " yes"
-    assert not {"relevance", "prompt", "patches"} & evidence.keys() and "prompt" not in ours.trace["written"]
+    assert not {"prompt", "patches"} & evidence.keys() and "prompt" not in ours.trace["written"]
+    assert {type(level) for map in evidence["relevance"] for line in map for level in line} == {int}
     assert theirs.trace["baseline"][0]["captions"]
     assert (seen[-1].examples, seen[-1].rows, seen[-1].total, seen[-1].errors) == (9, 18, 9, 0)
     assert (info.dataset, info.prompts, info.models["writer"]) == ("gqa", "image: gqa, set: covr", "writer")
@@ -140,19 +142,19 @@ def test_what_makes_no_sense_is_refused(tmp_path: Path, wrong: dict[str, object]
     ],
 )
 def test_a_tenth_tells_the_rest(total: int, window: int, load: float, took: float) -> None:
-    status, forecast, told = Status(total=total), Forecast(), list[tuple[float, float]]()
-    free, begun, ends = [0.0] * window, list[float](), list[float]()
-    for number in range(total):
-        begun.append(heapq.heappop(free))
-        ends.append(begun[-1] + took * (0.9 + number % 7 / 20) + (load if number < window else 0))
-        heapq.heappush(free, ends[-1])
-    order = sorted(range(total), key=ends.__getitem__)
-    for status.examples, number in enumerate(order, 1):
-        now = status.seconds = ends[number]
-        ages = [now - begun[one] for one in order[status.examples :] if begun[one] < now]
-        status.under_way, status.recent = forecast.finished(now, now - begun[number], ages)
-        if status.examples >= total / 10 and status.left is not None:
+    status, told = Status(total=total), list[tuple[float, float]]()
+    ends: list[tuple[float, int]] = []
+    for number in range(min(window, total)):
+        heapq.heappush(ends, (load + took * (0.9 + number % 7 / 20), number))
+    while ends:
+        now, _ = heapq.heappop(ends)
+        status.examples, status.seconds, status.under_way = status.examples + 1, now, len(ends)
+        if status.examples == 1:
+            status.first = now, status.work
+        if status.examples >= total / 10 and now > status.first[0] and status.left is not None:
             told.append((now, status.left))
+        if (following := window + status.examples - 1) < total:
+            heapq.heappush(ends, (now + took * (0.9 + following % 7 / 20), following))
     whole = told[-1][0]
     assert told[-1][1] == 0
     assert all(abs(at + left - whole) <= 0.2 * whole for at, left in told), (told[0], whole)
@@ -187,9 +189,21 @@ def test_a_file_that_is_no_picture_is_found_in_folders_and_archives(tmp_path: Pa
     with zipfile.ZipFile(tmp_path / "all.zip", "w") as archive:
         for name in ("good.png", "text.png"):
             archive.write(tmp_path / name, name)
+    os.mkfifo(tmp_path / "pipe.png")
+    pipe = PictureFile(tmp_path / "pipe.png")  # nobody writes into it: opened, it would wait for ever
+    assert (pipe.wrong, pipe.digest) == ("unreadable", "")
     packed = tmp_path / "all.zip"
     for name, wrong in (("good.png", ""), ("text.png", "unreadable"), ("x.png", "missing")):
         assert PictureFile(tmp_path / name).wrong == PictureFile(packed, name).wrong == wrong
+    with zipfile.ZipFile(tmp_path / "damaged.zip", "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("a.png", bytes(range(256)) * 9)
+    data = bytearray((tmp_path / "damaged.zip").read_bytes())
+    data[40:60] = bytes(20)
+    (tmp_path / "damaged.zip").write_bytes(data)
+    damaged = PictureFile(tmp_path / "damaged.zip", "a.png")
+    assert damaged.wrong == "unreadable"
+    with pytest.raises(ImageError, match=r"Cannot read a\.png in .*damaged\.zip"):
+        damaged.load()
 
 
 def test_an_offset_past_the_end_and_a_limit_of_none_are_refused_before_models_load(tmp_path: Path) -> None:

@@ -59,6 +59,7 @@ def test_lines_become_examples_with_groups(tmp_path: Path) -> None:
         ([{**ONE, "answer": []}], "line 1 has no answer."),
         ([{**ONE, "answer": {"text": "yes"}}], "line 1 has no answer."),
         ([{**ONE, "images": []}], "line 1 names no picture."),
+        ([{**ONE, "image": ""}], "line 1 names no picture."),
         ([{**ONE, "question": " "}], "line 1 has an empty question."),
         ([{**ONE, "id": "a"}, ONE, {**ONE, "id": "a"}], "line 3: line 1 has the id 'a' too."),
         ([ONE, "{"], "mine.jsonl, line 2: not JSON"),
@@ -111,6 +112,15 @@ def test_a_run_of_own_questions_is_resumed_reported_and_exported(tmp_path: Path,
     assert '"room"' in json.dumps(told) and '"accuracy"' in json.dumps(told)
     done = codevqa("export", tmp_path / "run", "--format", "jsonl", "--out", tmp_path / "out.jsonl")
     assert done.returncode == 0 and len((tmp_path / "out.jsonl").read_text().splitlines()) == 8
+
+
+def test_a_resumed_run_has_the_groups_that_are_asked_for_now(tmp_path: Path) -> None:
+    path = written(tmp_path, *({**ONE, "room": "ab"[number % 2], "floor": number} for number in range(4)))
+    with fake_engine('answer = "yes"') as engine:
+        evaluate(engine, open_dataset(str(path), group_by=["room"]), tmp_path / "run", limit=3).close()
+        again = open_dataset(str(path), group_by=["floor"])
+        with evaluate(engine, again, tmp_path / "run", limit=2, resume=True) as store:
+            assert [one.groups for one in store.examples()] == [{"floor": str(number)} for number in range(3)]
 
 
 @pytest.mark.slow

@@ -76,6 +76,15 @@ def test_a_file_that_fails_leaves_nothing(source: str, said: str, tmp_path: Path
     assert plugins._parts == {}
 
 
+def test_an_included_file_that_hangs_names_itself(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(plugins, "_SLOW_S", 0.05)
+    (tmp_path / "own_slow.py").write_text("import time\ntime.sleep(0.4)")
+    plugins.include(tmp_path / "own_slow.py")
+    assert [one.getMessage() for one in caplog.records] == [f"Still importing {tmp_path / 'own_slow.py'}."]
+
+
 def test_a_file_that_is_called_as_a_module_is_or_is_not_there(tmp_path: Path) -> None:
     (tmp_path / "json.py").write_text("")
     for name, said in (("json.py", "json is no free module name"), ("own_none.py", "No Python file")):
@@ -88,13 +97,15 @@ def test_plugins_that_fail(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capl
     monkeypatch.setattr(plugins, "_SLOW_S", 0.05)
     (tmp_path / "own_bad.py").write_text(f"{PART}\nraise RuntimeError('no\\nluck')")
     (tmp_path / "own_good.py").write_text(f"import time\ntime.sleep(0.4)\n{PART}")
-    points = EntryPoints(EntryPoint(name, name, "codevqa") for name in ("own_bad", "own_good"))
+    (tmp_path / "own_panic.py").write_text("raise BaseException('odd')")
+    points = EntryPoints(EntryPoint(name, name, "codevqa") for name in ("own_bad", "own_good", "own_panic"))
     monkeypatch.setattr("importlib.metadata.entry_points", lambda group: points)
     with caplog.at_level(logging.WARNING):
         assert plugins.names("language_model") == ["own_good/fixed"]
     assert [one.getMessage() for one in caplog.records] == [
         "The plugin own_bad (own_bad) was left out: RuntimeError: no luck",
-        "Still importing the plugin own_good (own_good).",
+        "Still importing the plugin own_good (own_good). CODEVQA_PLUGINS= leaves it out.",
+        "The plugin own_panic (own_panic) was left out: BaseException: odd",
     ]
 
     for wanted, found, told in (("", [], 0), ("own_good", ["own_good/fixed"], 0), ("own_god", [], 1)):
@@ -105,6 +116,56 @@ def test_plugins_that_fail(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capl
         caplog.clear()
         assert plugins.names("language_model") == found
         assert sum("is not installed" in one.getMessage() for one in caplog.records) == told
+
+
+DATA = """
+from codevqa.eval import Example
+from codevqa.eval.task import PictureFile
+from codevqa.plugins import register_dataset, register_model
+
+@register_dataset("late")
+def late(folder, split):
+    yield Example("1", "Is it red?", (PictureFile(folder / "garden.png"),), "image", ("yes",))
+    raise RuntimeError("no\\nluck")
+
+@register_dataset("nothing")
+def nothing(folder, split):
+    return None
+
+@register_dataset("rows")
+def rows(folder, split):
+    return [{"id": 1}]
+
+@register_dataset("wrong")
+def wrong(folder, split):
+    return [Example(1, None, folder, "image")]
+
+@register_model("language_model", "gone")
+def gone():
+    raise OSError("no weights")
+"""
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("own_data/late",), "own_data/late failed: RuntimeError: no luck"),
+        (("own_data/nothing",), "own_data/nothing failed: TypeError: 'NoneType' object is not iterable"),
+        (("own_data/rows",), "own_data/rows yields examples, not {'id': 1}."),
+        (("own_data/wrong",), "own_data/wrong failed: ValidationError: 3 validation errors for Example id Input"),
+        (("gqa", "--lm", "own_data/gone"), "The language_model own_data/gone failed: OSError: no weights"),
+    ],
+)
+def test_what_a_part_raises_is_one_line(
+    words: tuple[str, ...], said: str, tmp_path: Path, codevqa: CommandLine
+) -> None:
+    (tmp_path / "own_data.py").write_text(DATA)
+    (tmp_path / "questions.json").write_text('[{"question_id": 1, "question": "Is it?", "image": "g.png"}]')
+    shutil.copy(GARDEN, tmp_path / "g.png")
+    data = GARDEN.parent if "/" in words[0] else tmp_path
+    given = ("eval", *words, "--data", data, "--split", "questions")
+    done = codevqa(*given, "--include", tmp_path / "own_data.py", "--out", tmp_path / "run", "--quiet")
+    assert_one_clear_line(done, said)
 
 
 def test_the_example_package_is_installed_and_used(tmp_path: Path) -> None:

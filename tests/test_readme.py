@@ -28,14 +28,20 @@ from codevqa.prompts import load as load_prompts
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 PAGE = ROOT / "docs" / "examples" / "answer.html"
-FENCED = re.findall(r"^```(\w*)\n(.*?)^```$", README, re.DOTALL | re.MULTILINE)
-COMMANDS = [
-    line.split("  #")[0].strip()
-    for kind, block in FENCED
-    if not kind
-    for line in block.splitlines()
-    if "codevqa " in line
-]
+FENCED = re.compile(r"^```(\w*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+
+
+def commands(page: str) -> list[str]:
+    """The commands in a page's blocks."""
+    blocks = "".join(block for kind, block in FENCED.findall(page) if kind in ("", "sh"))
+    lines = [re.split("  +#| [<>]", line)[0].strip() for line in blocks.splitlines()]
+    return [line for line in lines if re.match(r"(\.venv/bin/)?codevqa ", line)]
+
+
+COMMANDS = commands(README)
+ALL_COMMANDS = sorted(
+    {*COMMANDS, *(one for page in (ROOT / "docs").rglob("*.md") for one in commands(page.read_text("utf-8")))}
+)
 ELSEWHERE = "--preset api"
 """Commands with this need a network: only their words are checked."""
 
@@ -50,11 +56,11 @@ def test_the_first_program_prints_what_is_shown(
 ) -> None:
     monkeypatch.chdir(ROOT)
     monkeypatch.setattr(codevqa.CodeVQA, "from_preset", engines)
-    exec(compile(next(text for kind, text in FENCED if kind == "python"), "README.md", "exec"), {})
-    assert capsys.readouterr().out == next(text for kind, text in FENCED if kind == "text")
+    exec(compile(next(text for kind, text in FENCED.findall(README) if kind == "python"), "README.md", "exec"), {})
+    assert capsys.readouterr().out == next(text for kind, text in FENCED.findall(README) if kind == "text")
 
 
-@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize("command", ALL_COMMANDS)
 def test_each_command_has_the_options_that_are_shown(command: str) -> None:
     words = shlex.split(command[command.index("codevqa ") :])
     subcommand = typer.main.get_command(app).commands[words[1]]  # type: ignore[attr-defined]
@@ -146,6 +152,18 @@ def test_the_page_about_traces_writes_one(engines: Engines, monkeypatch: pytest.
     monkeypatch.setattr(codevqa.CodeVQA, "from_preset", engines)
     exec(compile(fenced("trace.md"), "trace.md", "exec"), {"CodeVQA": codevqa.CodeVQA})
     assert "<title" in (tmp_path / "out.html").read_text(encoding="utf-8")
+
+
+def test_the_page_about_questions_asks_them(
+    engines: Engines, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(ROOT)
+    monkeypatch.setattr(codevqa.CodeVQA, "from_preset", engines)
+    exec(compile(fenced("questions.md"), "questions.md", "exec"), {})
+    many, *rest = capsys.readouterr().out.splitlines()
+    assert many == "yes red" and sorted(rest[:2]) == ["0 yes", "1 red"]
+    assert rest[2].startswith("img = open_image(") and rest[-2:] == ["yes", "red"]
+    assert any(line.startswith("query(image 1, ") for line in rest)
 
 
 LOCKS = ("torch", "base", "smoke", "demo", "vlm", "test", "release", "site")

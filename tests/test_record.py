@@ -16,9 +16,8 @@ from PIL import Image as PILImage
 from codevqa import Answer, CodeVQA, Models, QuerySettings, Question, Settings, Writer, WriterSettings
 from codevqa.core.errors import ModelError, ReplayMissError, SetupError
 from codevqa.core.images import load_picture
-from codevqa.eval.run.calls import CallStore
 from codevqa.eval.run.record import record_engine, record_parts, replay_engine
-from codevqa.eval.run.recorded_model import RecordedModel
+from codevqa.eval.run.recorded_model import CallStore, RecordedModel
 from codevqa.miniworld.questions import sample_question
 from codevqa.miniworld.world import draw, sample_scene
 from codevqa.models.base import (

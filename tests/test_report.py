@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import base64
-import io
 import json
+import random
 import re
 import webbrowser
 from pathlib import Path
@@ -49,25 +48,58 @@ def test_a_real_run(real: Path) -> None:
     page = assert_safe(html)
     with Store.open(real / "run") as store:
         ours, info = summary_of(store).methods["codevqa"].accuracy, store.info
-    assert ours is not None and f"{100 * ours.value:.1f} % ({100 * ours.low:.1f} to" in page.text
+    assert ours is not None and f"{100 * ours.value:.1f} % (too few to say)" in page.text
+    assert any(one.attributes["alt"].startswith("Heat map over") for one in page.all("img"))
     for words in ("mini-GQA (drawn), split val_balanced", info.prompt_hash[:16], "Right for the right reason"):
         assert words in page.text, words
     assert DRAWN in page.text.split("46.56 %")[1][:1200]
     assert html == write([real / "run"]).page.read_text(encoding="utf-8"), "the same run gives the same page"
 
 
-def test_pictures_are_small_and_part_of_the_page(tmp_path: Path) -> None:
-    (tmp_path / "torn.jpg").write_bytes(b"\xff\xd8\xff\xe0 torn")
-    Image.new("RGB", (999, 30)).save(tmp_path / "real.png")
-    images = tuple(PictureFile(tmp_path / name) for name in ("torn.jpg", "a.jpg", "real.png"))
-    with Store.create(tmp_path / "run", RunInfo("gqa", "val", ("codevqa",))) as store:
-        for number in range(2):
-            store.add(example(number, images=images), [Row(f"{number:04}", "codevqa", 0, "yes")])
-    data = listed(write([tmp_path / "run"]).page)
-    for row in data["rows"]:
-        assert json.loads(row["trace"])["pictures"] == [["torn.jpg", None], ["a.jpg", None], ["real.png", 0]]
-    with Image.open(io.BytesIO(base64.b64decode(data["pictures"][0].partition(",")[2]))) as small:
-        assert small.size == (240, 7)
+def many(folder: Path, count: int) -> Path:
+    """A long run: pictures that do not compress, maps, long programs that are all different."""
+    noise = random.Random(0)
+    folder.mkdir()
+    for name in "abc":
+        rough = Image.frombytes("RGB", (180, 140), noise.randbytes(180 * 140 * 3))
+        rough.resize((900, 700)).save(folder / f"{name}.jpg", quality=90)
+    heat = [[max(0, 99 - 9 * (abs(row - 5) + abs(column - 9))) for column in range(24)] for row in range(24)]
+    seen = {"kind": "gradcam", "images": [1], "text": "x", "relevance": [heat], "position": [9.5, 18.5]}
+    call = {"name": "get_pos", "arguments": {"img": {"image": 1}}, "value": [9.5, 18.5], "seconds": 0.1, "error": None}
+    calls = [{**call, "index": index, "line": index, "evidence": [seen]} for index in (1, 2)]
+    with Store.create(folder / "run", RunInfo("gqa", "val", ("codevqa", "pnpvqa"), prompt_hash="0")) as store:
+        for number in range(count):
+            one = example(number, images=(PictureFile(folder / f"{'abc'[number % 3]}.jpg"),))
+            program = f"get_pos(img, 'x')\nget_pos(img, 'y')\nanswer = '{noise.randbytes(950).hex()}'"
+            ours, theirs = "yes" if number % 2 else "no", "yes" if number % 5 else "no"
+            row = Row(one.id, "codevqa", 0, ours, program=program, trace={"calls": calls})
+            store.add(one, [row, Row(one.id, "pnpvqa", 0, theirs)])
+    return folder / "run"
+
+
+def test_a_long_run_has_a_small_page_with_examples_of_every_outcome(tmp_path: Path) -> None:
+    html = write([run := many(tmp_path / "many", 1200)]).page.read_text(encoding="utf-8")
+    page = assert_safe(html)
+    assert 1_000_000 < len(html.encode()) < 3_000_000
+    shown = [one.text for one in page.all("details", cls="example")]
+    assert 4 <= len(shown) < 12 and f"{len(shown)} of 1,200 examples shown" in page.text
+    first = [re.findall("[✓✗]", text) for text in shown[:4]]
+    assert sorted(first) == [["✓", "✓"], ["✓", "✗"], ["✗", "✓"], ["✗", "✗"]]
+    maps = [one for one in page.all("img") if one.attributes["alt"].startswith("Heat map over image 1")]
+    assert len(maps) == 2 * len(shown) and "most relevant at the top" in maps[0].attributes["alt"]
+    data = listed(run / "report.html")
+    assert data["every"] > 1 and len(data["rows"]) == -(-1200 // data["every"]) > 300
+
+
+def test_pictures_that_are_gone_are_named_and_those_that_moved_are_found(tmp_path: Path) -> None:
+    Image.new("RGB", (99, 30)).save(tmp_path / "real.png")
+    for name, here in (("torn.jpg", tmp_path / "gone"), ("real.png", tmp_path / "else" / "deep")):
+        images = (PictureFile(here / name),)
+        with Store.create(tmp_path / f"run {name}", RunInfo("gqa", "val", ("codevqa",))) as store:
+            store.add(example(0, images=images), [Row("0000", "codevqa", 0, "yes")])
+    assert not read(tmp_path / "run torn.jpg").all("img")
+    (picture,) = read(tmp_path / "run real.png", data=tmp_path).all("img")
+    assert picture.attributes["alt"] == "image 1, real.png"
 
 
 def test_nothing_of_data_or_models_is_markup(tmp_path: Path) -> None:
@@ -89,6 +121,16 @@ def test_nothing_of_data_or_models_is_markup(tmp_path: Path) -> None:
             store.add(one, [row, Row(one.id, "pnpvqa", 0, URLS)])
     shown = read(run)
     assert "alert('x')" in shown.text and "{{ 7*7 }}" in shown.text and "49 {%" not in shown.text
+
+
+@pytest.mark.parametrize(
+    "trace", [{"written": "x"}, {"baseline": ["a"]}, {"calls": [{"name": [1], "evidence": 7}]}, {"drafts": 4}], ids=str
+)
+def test_of_a_damaged_trace_program_and_answer_are_left(tmp_path: Path, trace: dict[str, Any]) -> None:
+    with Store.create(tmp_path / "run", RunInfo("gqa", "val", ("codevqa",), prompt_hash="0")) as store:
+        store.add(example(0), [Row("0000", "codevqa", 0, "yes", program="answer = 'yes'", trace=trace)])
+    shown = read(tmp_path / "run").one("details", cls="example").text
+    assert "answer = 'yes'" in shown and "Is thing 0 red?" in shown
 
 
 # -- numbers -----------------------------------------------------------------------------------------------------------
@@ -133,6 +175,14 @@ def test_several_runs_are_one_table_the_best_first(tmp_path: Path) -> None:
     assert "b/run − a/run CodeVQA 10 +30.0" in text and "3 / 0" in text
     assert "c − " not in text and "d − " not in text  # other data
     assert "annotations SHA-256 1 SHA-256 1 SHA-256 1 SHA-256 2" in text
+
+
+def test_parts_of_a_data_set_are_reported_side_by_side(tmp_path: Path) -> None:
+    for number in range(2):
+        with Store.create(tmp_path / str(number), RunInfo("gqa", "val", ("codevqa",), prompt_hash="0")) as store:
+            store.add(example(number), [Row(f"{number:04}", "codevqa", 0, "yes")])
+    text = read(tmp_path / "0", tmp_path / "1", out=tmp_path / "both").text
+    assert "1: gqa val 1 100.0 %" in text and "Between the runs" not in text
 
 
 # -- the command line --------------------------------------------------------------------------------------------------
@@ -201,7 +251,7 @@ def test_the_page_begins_with_the_figures_that_the_summary_and_the_terminal_have
     first = text.partition(" Cost ")[2].partition(" Accuracy ")[2].partition(" Cost ")[0]
     for method, one in summary.methods.items():
         assert one.accuracy is not None and one.cost is not None
-        assert f"{METHOD_LABELS[method]} {100 * one.accuracy.value:.1f} %: too few to say, n 8" in first
+        assert f"{METHOD_LABELS[method]} {100 * one.accuracy.value:.1f} % (too few to say), n 8" in first
         assert re.search(rf"{METHOD_LABELS[method]} {one.cost.seconds:.3f} {one.cost.model_seconds:.3f} ", text)
         assert re.search(rf"(?m)^{method} .* {one.cost.seconds:.3f} +\d+$", terminal)
     assert "(too few to say)" in first, "a difference on eight questions"
@@ -228,6 +278,13 @@ def test_answers_that_are_confused_are_counted(tmp_path: Path) -> None:
         ):
             store.add(example(number, gold=(gold,)), [Row(f"{number:04}", "codevqa", 0, said)])
         counts = summary_of(store).confusion["codevqa"]
+    cells = [one for one in read(tmp_path / "run").all("td") if "style" in one.attributes]
+    assert [(one.text, one.attributes["class"]) for one in cells] == [
+        ("1", "hit"),
+        ("2", "miss"),
+        ("1", "hit"),
+        ("1", "miss"),
+    ]
     assert counts == {"yes": {"yes": 1, "no": 2, "other": 0}, "no": {"yes": 0, "no": 1, "other": 1}}
 
 

@@ -48,7 +48,8 @@ def question(number: int, folder: Path) -> tuple[Example, list[Row]]:
     example = Example(f"q{number:04}", f"Is thing {number} red?{evil}", images, "image", ("yes",), groups, str(number))
     asked = {"img": {"image": 1}, "question": f"What color is the car?{evil}"}
     evidence = {"kind": "pnpvqa", "text": f"asked {number}{evil}", "captions": [[CAPTION + evil]], "completion": " red"}
-    call = {"name": "query", "arguments": asked, "value": "red" if number % 5 else "blue", "evidence": [evidence]}
+    call: dict[str, Any] = {"index": 1, "line": 1, "seconds": 0.1, "error": None, "evidence": [evidence]}
+    call |= {"name": "query", "arguments": asked, "value": "red" if number % 5 else "blue"}
     attempts = [{"program": {"source": f"first try {number}"}, "error": {"type": "ProgramTypeError", "message": "no"}}]
     trace = {"calls": [call], "attempts": attempts, "printed": evil, "baseline": []}
     program = f"seen = query(img, 'thing {number}')\nanswer = seen{evil}"
@@ -90,7 +91,7 @@ def opened(seen: Page, text: str) -> Locator:
     """Opens the first question that says so, and returns it with its trace."""
     item = seen.locator("ol.rows > li", has_text=text).first
     item.locator("summary").first.click()
-    item.locator(".opened h3").first.wait_for()
+    item.locator(".opened pre").wait_for()
     return item
 
 
@@ -148,26 +149,25 @@ def test_a_question_opens_its_own_trace(page: Path, reader: Callable[..., Visito
     item = opened(seen, "thing 117")
     text = item.inner_text()
     assert "seen = query(img, 'thing 117')\nanswer = seen" in text and "1.50 s, 12 tokens" in text
-    assert "query(image 1, 'What color is the car?') → 'red' ✓ right" in text
-    assert not item.get_by_text(CAPTION).first.is_visible()
-    item.locator(".steps summary").click()
-    assert item.get_by_text("asked 117").is_visible() and item.get_by_text(CAPTION).first.is_visible()
-    assert item.get_by_text("first try 117").count() == 1 and "structural: query; words: 2" in text
-    picture = item.locator("img")
-    picture.evaluate("one => one.decode()")
-    assert picture.evaluate("one => one.naturalWidth") == 240
+    assert "query(image 1, 'What color is the car?') -> 'red'  ✓ right" in text and f"read: {CAPTION}" in text
+    assert "first try 117" in text and "structural: query; words: 2" in text
     seen.get_by_role("button", name="Clear").click()
+    opened(seen, "thing 1 ").get_by_role("link", name="With its pictures").click()
+    picture = seen.locator(".example", has_text="thing 1 ").locator("img").first
+    picture.evaluate("one => one.decode()")
+    assert picture.is_visible() and picture.evaluate("one => one.naturalWidth") == 320
     choose(seen, "Steps", "query is false")
-    assert "→ 'blue' ✗ wrong true: red" in opened(seen, "thing 5 ").inner_text()
+    assert "-> 'blue'  ✗ wrong, true: red" in opened(seen, "thing 5 ").inner_text()
 
 
-def test_pages_are_turned_and_choices_are_in_the_address(page: Path, reader: Callable[..., Visitor]) -> None:
+def test_the_list_goes_on_and_choices_are_in_the_address(page: Path, reader: Callable[..., Visitor]) -> None:
     seen = reader(page).page
-    seen.get_by_role("button", name="Next").click()
-    assert seen.locator("ol.rows .asked").first.inner_text() == "Is thing 100 red?"
-    assert seen.locator("ol.rows > li").count() == 20 and seen.get_by_role("button", name="Next").is_disabled()
+    more = seen.get_by_role("button", name="More")
+    assert seen.locator("ol.rows > li").count() == 100
+    more.click()
+    assert seen.locator("ol.rows > li").count() == COUNT and more.is_hidden()
     choose(seen, "Error", "no error")
-    assert seen.locator("ol.rows .asked").nth(1).inner_text() == "Is thing 1 red?", "a choice begins at the first page"
+    assert seen.locator("ol.rows .asked").nth(1).inner_text() == "Is thing 1 red?"
     again = reader(page, state=f"#{seen.url.partition('#')[2]}").page
     assert status(again) == status(seen) != ""
     assert again.locator("ol.rows .asked").all_inner_texts() == seen.locator("ol.rows .asked").all_inner_texts()
@@ -179,7 +179,7 @@ def test_what_a_run_says_is_text(page: Path, reader: Callable[..., Visitor]) -> 
     seen = reader(page).page
     item = opened(seen, "thing 0 ")
     item.locator("details").evaluate_all("all => all.forEach(one => one.open = true)")
-    assert item.locator("script, img[onerror], img[src=x]").count() == 0 and item.inner_text().count(EVIL) == 6
+    assert item.locator("script, img[onerror], img[src=x]").count() == 0 and item.inner_text().count(EVIL) == 4
     assert seen.title() == "CodeVQA on gqa val"
 
 

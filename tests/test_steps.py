@@ -9,11 +9,9 @@ import pytest
 
 from codevqa.core.errors import InputError
 from codevqa.eval.datasets import open_dataset
-from codevqa.eval.datasets.files import Located
-from codevqa.eval.metrics.scene_graphs import SceneGraphs, find_scene_graphs, load_scene_graphs
+from codevqa.eval.metrics.scene_graphs import SceneGraphs, SceneJudge, find_scene_graphs, load_scene_graphs
 from codevqa.eval.metrics.steps import image_id, judge_steps, summarize_steps
-from codevqa.eval.metrics.truth import SceneJudge
-from codevqa.eval.task import Example, PictureFile, Row
+from codevqa.eval.task import Example, Located, PictureFile, Row
 from codevqa.miniworld.export import write
 
 

@@ -101,7 +101,17 @@ def test_fallbacks_errors_and_cost() -> None:
         ("ServerError", 1, 0.25, 0, 0.0),
     ]
     assert (found.errors[0].id, found.errors[0].message) == ("0", "line 2: no dogs")
-    assert (found.plain, found.seconds["mean"], found.tokens) == (wilson(2, 3), 0.75, 22.5)
+    assert (found.plain, found.tokens) == (wilson(2, 3), 22.5)
+
+
+def test_primitives_are_counted_with_the_answers_that_rest_on_them() -> None:
+    rows = list(outcomes("11", "01", "11"))
+    for (_, both), names in zip(rows, (["query", "query"], ["query", "get_pos"], ["open_image"]), strict=True):
+        both["codevqa"] = replace(both["codevqa"], program="x", trace=called(*((name, "x") for name in names)))
+    found = summarize(rows, GQA).primitives
+    assert list(found) == ["query", "get_pos"]
+    assert (found["query"].calls, found["query"].questions, found["query"].accuracy) == (3, 2, wilson(1, 2))
+    assert (found["get_pos"].questions, found["get_pos"].accuracy) == (1, wilson(0, 1))
 
 
 def test_breakdown_by_group() -> None:

@@ -97,11 +97,12 @@ def test_examples_may_be_near_in_structure() -> None:
         "two": "the left image shows exactly 2 birds",
         "all": "both left dogs",
     }
-    examples = [dataclasses.replace(set_bank.examples[0], id=name, question=text) for name, text in questions.items()]
+    first = set_bank.examples[0]
+    bank = tuple(dataclasses.replace(first, id=name, question=text) for name, text in questions.items())
     near = {}
     for way in ("words", "structure", "both"):
         settings = WriterSettings(retrieval=way, shots=2)
-        writer = Writer(ScriptedLM(""), set_bank.with_bank(examples), Letters(), settings)
+        writer = Writer(ScriptedLM(""), dataclasses.replace(set_bank, examples=bank), Letters(), settings)
         near[way] = [one.id for one in writer.select("The left dog has exactly 2 dog ears", "set")]
     assert near == {"words": ["dog", "two"], "structure": ["two", "all"], "both": ["two", "dog"]}
 

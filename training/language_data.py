@@ -249,18 +249,23 @@ def _rare(rng: random.Random, answer: str) -> bool:
     return (answer == "no" and rng.random() < 0.3) or (answer == "0" and rng.random() < 0.6)
 
 
+def queries(item: Item, scenes: Sequence[Scene]) -> list[tuple[Scene, str, str]]:
+    """What a question's program asks, in order: each time the picture, the text and the true answer."""
+    found: list[tuple[Scene, str, str]] = []
+
+    def note(scene: Scene, question: str) -> str:
+        found.append((scene, question, truth.query(scene, question)))
+        return found[-1][2]
+
+    truth.run_program(item.program, scenes, item.form, query_with=note)
+    return found
+
+
 def elementary(rng: random.Random) -> tuple[Scene, str, str]:
     """A question that a program asks, with its picture and true answer."""
     while True:
         scenes, item = draw_item(rng, rng.choice(("image", "set")))
-        asked: list[tuple[Scene, str, str]] = []
-
-        def note(scene: Scene, question: str, asked: list[tuple[Scene, str, str]] = asked) -> str:
-            answer = truth.query(scene, question)
-            asked.append((scene, question, answer))
-            return answer
-
-        truth.run_program(item.program, scenes, item.form, query_with=note)
+        asked = queries(item, scenes)
         if asked:
             one = rng.choice(asked)
             if not _rare(rng, one[2]):

@@ -58,6 +58,8 @@ TEMPLATE = (
 """Pictures first, text last, then the answer and its end."""
 ROWS = {False: 480, True: 12}
 """Pictures a step, whatever the sets; small ones for a try."""
+RATE, WARM_UP = 1.5e-3, 300
+"""The highest learning rate, and the steps in which it grows to that."""
 
 
 def configuration(tokenizer: Any) -> Any:
@@ -261,15 +263,13 @@ def train(trainee: Trainee, feed: Feed, tokenizer: Any, options: argparse.Namesp
     decayed = [tensor for name, tensor in named if tensor.ndim > 1 and "embed" not in name]
     kept = [tensor for name, tensor in named if tensor.ndim <= 1 or "embed" in name]
     groups = [{"params": decayed, "weight_decay": 0.05}, {"params": kept, "weight_decay": 0.0}]
-    optimizer = torch.optim.AdamW(groups, lr=options.rate, betas=(0.9, 0.98), fused=device.type == "cuda")
+    optimizer = torch.optim.AdamW(groups, lr=RATE, betas=(0.9, 0.98), fused=device.type == "cuda")
     begun = reported = saved = time.perf_counter()
     figures, steps, seconds, pictures = torch.zeros(5, device=device), 0, options.minutes * 60, 0
     total = 0
     while (now := time.perf_counter()) - begun < seconds:
         done = (now - begun) / seconds
-        rate = (
-            options.rate * min(1.0, (total + 1) / options.warmup) * (0.01 + 0.99 * 0.5 * (1 + math.cos(math.pi * done)))
-        )
+        rate = RATE * min(1.0, (total + 1) / WARM_UP) * (0.01 + 0.99 * 0.5 * (1 + math.cos(math.pi * done)))
         for group in optimizer.param_groups:
             group["lr"] = rate
         batch = feed.next()
@@ -280,7 +280,7 @@ def train(trainee: Trainee, feed: Feed, tokenizer: Any, options: argparse.Namesp
         optimizer.step()
         figures += parts
         steps, total, pictures = steps + 1, total + 1, pictures + batch["cells"].shape[0] * batch["cells"].shape[1]
-        if time.perf_counter() - reported > options.every:
+        if time.perf_counter() - reported > 20:
             answers, told, cells, right, tellers = (figures / steps).tolist()
             spent = time.perf_counter() - reported
             made = sum(pool.made * pool.pictures for pool in feed.pools.values())
@@ -358,10 +358,6 @@ def main() -> None:
     parser.add_argument("--minutes", type=float, default=6.0, help="of training, without compiling and measuring")
     parser.add_argument("--workers", type=int, default=15, help="processes that draw")
     parser.add_argument("--small", action="store_true", help="few pictures in memory and in a step, for a try")
-    parser.add_argument("--no-compile", action="store_true", help="do not compile the layers")
-    parser.add_argument("--rate", type=float, default=1.5e-3)
-    parser.add_argument("--warmup", type=int, default=300, help="steps in which the rate grows")
-    parser.add_argument("--every", type=float, default=20.0, help="seconds between two reports")
     parser.add_argument("--cases", type=int, default=1500, help="questions of the measurement in each split")
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
@@ -386,7 +382,7 @@ def main() -> None:
             raise SystemExit("A process that draws has died.")
         time.sleep(0.2)
     feed = Feed(pools, ROWS[options.small], device, options.seed)
-    if device.type == "cuda" and not options.no_compile:
+    if device.type == "cuda":
         _compiled(trainee, feed, device)
     train(trainee, feed, tokenizer, options, device)
     for process in workers:

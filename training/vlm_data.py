@@ -31,6 +31,7 @@ from codevqa.miniworld.questions import sample_set
 from codevqa.miniworld.world import CANVAS, COLORS, KINDS, SIZES, Scene, draw, sample_scene
 
 from .captions import captions
+from .language_data import queries
 from .vision_texts import described, keeps_out, wrong
 from .vision_twins import crowded
 from .vision_words import SPECIAL, words
@@ -46,7 +47,6 @@ PAD, UNK, IMAGE, FAKE, GLOBAL, ANSWER, END = (
     "<answer>",
     "<end_of_utterance>",
 )
-MOST_PICTURES = 5
 SHARES = {1: 0.6, 2: 0.15, 3: 0.13, 4: 0.06, 5: 0.06}
 """How often a step is about so many pictures."""
 CELLS = 8
@@ -173,14 +173,9 @@ def _whole(rng: random.Random, subject: Scene | list[Scene], count: int, noted: 
             continue
         found.append(Text(asked(rng, item.question, item.answer), item.answer, item.type))
         scenes = [subject] if isinstance(subject, Scene) else subject
-
-        def note(scene: Scene, question: str) -> str:
-            answer = truth.query(scene, question)
-            noted.append(Text(asked(rng, question, answer), answer, "elementary"))
-            return answer
-
         if len(scenes) == 1 and rng.random() < 0.6:
-            truth.run_program(item.program, scenes, item.form, query_with=note)
+            parts = queries(item, scenes)
+            noted += [Text(asked(rng, question, answer), answer, "elementary") for _, question, answer in parts]
     return found
 
 
@@ -350,14 +345,7 @@ def cases(count: int, split: Literal["test", "test_combinations", "test_wording"
             continue
         case = (item.question, item.answer, item.type)
         if chance < 0.15:
-            noted = list[tuple[str, str, str]]()
-
-            def note(scene: Scene, question: str, noted: list[tuple[str, str, str]] = noted) -> str:
-                answer = truth.query(scene, question)
-                noted.append((question, answer, "elementary"))
-                return answer
-
-            truth.run_program(item.program, scenes, item.form, query_with=note)
+            noted = [(question, answer, "elementary") for _, question, answer in queries(item, scenes)]
             if not noted:
                 continue
             case = rng.choice(noted)

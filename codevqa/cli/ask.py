@@ -126,7 +126,11 @@ def ask(
             engine = cache(lambda: stack.enter_context(open_engine(choice, quiet, configuration)))
             talk = Conversation(pictures, lambda about, words: shown(asked(engine(), about, words), about), quiet)
             raise Exit(talk.hold())
-    answer = _declined(pictures, question, options, choice)
+    from ..engine.question_check import declined
+    from ..engine.request import ask_request
+
+    # What the models cannot know anything about is answered before they are loaded.
+    answer = declined(choice.configure(), ask_request(pictures, question, options))
     if answer is None:
         with open_engine(choice, quiet) as vqa:
             answer = asked(vqa, pictures, question)
@@ -221,11 +225,3 @@ def prompt(
     request, _ = writer.request(question, "set" if as_set or "image" not in served else "image", shots)
     # A terminal wants a last line end; the prompt has none.
     sys.stdout.write(prompt_text(request.prompt) + ("\n" if sys.stdout.isatty() else ""))
-
-
-def _declined(pictures: Pictures, question: str, options: AskOptions, choice: Chosen) -> Answer | None:
-    """Answers a question that the chosen models cannot know anything about, before they are loaded."""
-    from ..engine.question_check import declined
-    from ..engine.request import ask_request
-
-    return declined(choice.configure(), ask_request(pictures, question, options))

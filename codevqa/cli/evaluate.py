@@ -67,7 +67,7 @@ def evaluate(
     Saves every finished question. --resume continues an interrupted run, with the same settings.
     """
     from ..eval.datasets import open_dataset
-    from ..eval.datasets.sample import sample as draw
+    from ..eval.datasets.loader import sample as draw
     from ..eval.metrics import metric_for
     from ..eval.run.choices import engine_for, methods_for
     from ..eval.run.runner import evaluate as ask

@@ -26,16 +26,12 @@ def config(choice: Chosen) -> None:
 def config_lines(configuration: Configuration) -> Iterator[str]:
     """Yields the lines of a configuration as TOML; keys and passwords are named and not shown."""
     from ..presets.back_ends import LOADERS, options_of
-    from ..presets.configuration import flat, public, written
+    from ..presets.configuration import flat, public, tables, written
 
     origins = configuration.origins
-    tables: dict[str, dict[str, object]] = {"": {}}
-    for name, value in flat(configuration.settings).items():
-        table, _, field = name.rpartition(".")
-        tables.setdefault(table, {})[field] = value
     absent = {role: None for role in LOADERS if role not in configuration.parts}
     yield f"preset = {written(configuration.preset)}"
-    for table, values in tables.items():
+    for table, values in tables(flat(configuration.settings)).items():
         yield from _table(table, values | ({} if table else absent), origins)
     for role, spec in configuration.parts.items():
         given = configuration.options.get(role, {})

@@ -9,8 +9,7 @@ import time
 _EVERY_S = 0.1
 _FRAMES = "|/-\\"
 _ERASE = "\r\033[K"
-_over: threading.Event | None = None
-_thread: threading.Thread | None = None
+_shown: tuple[threading.Event, threading.Thread] | None = None
 
 
 def begin(doing: object) -> None:
@@ -19,25 +18,24 @@ def begin(doing: object) -> None:
     Args:
         doing: its text is shown, and asked for each time.
     """
-    global _over, _thread
+    global _shown
     end()
-    if not sys.stderr.isatty():
-        return
-    _over = threading.Event()
-    _thread = threading.Thread(target=_move, args=(doing, _over), daemon=True)
-    _thread.start()
+    if sys.stderr.isatty():
+        over = threading.Event()
+        _shown = over, threading.Thread(target=_move, args=(doing, over), daemon=True)
+        _shown[1].start()
 
 
 def end() -> None:
     """Takes the line away; does nothing where there is none."""
-    global _over, _thread
-    if _over is None or _thread is None:
-        return
-    _over.set()
-    _thread.join()
-    _over = _thread = None
-    sys.stderr.write(_ERASE)
-    sys.stderr.flush()
+    global _shown
+    if _shown is not None:
+        over, thread = _shown
+        over.set()
+        thread.join()
+        _shown = None
+        sys.stderr.write(_ERASE)
+        sys.stderr.flush()
 
 
 def _move(doing: object, over: threading.Event) -> None:

@@ -148,7 +148,7 @@ class Search:
 
     def _in_archive(self, path: str, before: str) -> Iterator[PictureFile]:
         try:
-            members = sorted(_archive(path).namelist())
+            members = sorted(archive(path).namelist())
         except OSError:
             raise
         except Exception as error:  # noqa: BLE001 - as above
@@ -174,20 +174,19 @@ def _archive_key(path: str) -> tuple[str, int, int]:
 
 
 @cached(LRUCache(4), key=_archive_key, lock=threading.Lock())
-def _archive(path: str) -> zipfile.ZipFile:
+def archive(path: str) -> zipfile.ZipFile:
     """Returns a zip file that stays open: to read the names in a large one takes seconds."""
     return zipfile.ZipFile(path)
 
 
 def _unpacked(file: PictureFile) -> bytes:
     """Returns a member's bytes, unless they would be more than a picture's."""
-    archive = _archive(file.path)
-    info = archive.getinfo(file.member)
+    info = archive(file.path).getinfo(file.member)
     if info.file_size > MAX_BYTES:
         raise ImageError(f"{file.name} is too large a file.", hint=f"The limit is {MAX_BYTES >> 20} MB: shrink it.")
     if info.file_size > max(DENSE * info.compress_size, 1 << 24):
         raise ImageError(f"{file.name} grows too much when it is unpacked.", hint="Unpack the zip file first.")
-    with archive.open(info) as member:
+    with archive(file.path).open(info) as member:
         return member.read(MAX_BYTES + 1)
 
 

@@ -99,10 +99,12 @@ async def index(engine: Engine, collection: Collection, progress: Tell | None) -
     # What is remembered would not be computed, and so not be kept.
     with keeping(models, pictures), Usage(memory=Memory(0)).counting():
         for start in range(0, len(pictures), CHUNK):
-            chunk = pictures[start : start + CHUNK]
+            chunk, ahead = pictures[start : start + CHUNK], pictures[start + CHUNK : start + 2 * CHUNK]
             if models.domain is not None:
                 await asyncio.to_thread(models.domain.check, chunk, "")
             if models.matcher is not None:
+                if hasattr(models.matcher, "expect"):
+                    await asyncio.to_thread(models.matcher.expect, ahead)
                 await engine.services.similarity.many([SimilarityRequest(one, "a picture") for one in chunk])
             if progress is not None:
                 progress(start + len(chunk), len(pictures))

@@ -192,13 +192,6 @@ def pattern_mask(pattern: str, scale: int, side: int) -> Image.Image:
     return found
 
 
-def _ground(side: int, first: Color, pattern: str, scale: int, second: Color) -> Image.Image:
-    through = pattern_mask(pattern, scale, side)
-    canvas = Image.new("RGB", through.size, first)
-    canvas.paste(second, (0, 0), through)
-    return canvas if canvas.width == side else canvas.resize((side, side), Image.Resampling.NEAREST)
-
-
 def paint(
     side: int,
     background: Color,
@@ -213,7 +206,13 @@ def paint(
         items: For each its kind, color (RGB), left, top and width in whole pixels.
         over: Pattern, scale and second color of the ground (see ``pattern_mask``); None leaves it flat.
     """
-    canvas = Image.new("RGB", (side, side), background) if over is None else _ground(side, background, *over)
+    canvas = Image.new("RGB", (side, side), background)
+    if over is not None:
+        pattern, scale, second = over
+        through = pattern_mask(pattern, scale, side)
+        canvas = canvas.crop((0, 0, *through.size))
+        canvas.paste(second, (0, 0), through)
+        canvas = canvas.resize((side, side), Image.Resampling.NEAREST)
     for kind, color, left, top, pixels in items:
         canvas.paste(color, (left, top), mask(kind, pixels))
     return canvas

@@ -24,7 +24,6 @@ WRITERS: dict[str, Writer] = {
     "covr": export_covr.write_split,
     "nlvr2": export_nlvr2.write_split,
 }
-FOLDERS = ("gqa/questions1.2", "gqa/sceneGraphs", "gqa/images", "covr/images/VG_100K", "nlvr2/data", "nlvr2/images")
 LARGEST = 10_000
 LARGEST_SET = 500
 
@@ -68,42 +67,26 @@ def write(
         raise InputError(f"{images} pictures a split.", hint=f"From 4 to {LARGEST} can be drawn.")
     if not all(1 <= size <= LARGEST_SET for size in sets):
         raise InputError(f"Sets of {min(sets)} to {max(sets)} pictures.", hint=f"From 1 to {LARGEST_SET} can be drawn.")
-    out = Path(os.path.abspath(out))  # noqa: PTH100 - a link stays a link
+    out, counts = Path(os.path.abspath(out)), dict[str, int]()  # noqa: PTH100 - a link stays a link
+    splits = [one for one in SPLITS if one in splits]
     try:
         if os.path.lexists(out) and (not out.is_dir() or out.is_symlink() or any(out.iterdir())):
             raise InputError(f"{out} is not an empty folder.", hint="Give a folder that does not exist yet.")
         out.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix=f".{out.name}.", dir=out.parent) as held:
             made = Path(held) / "new"
-            counts = _fill(made, images, seed, [one for one in SPLITS if one in splits], only, sets, progress)
+            for split in splits:
+                many = images * 2 if split == "train" else images
+                for name in only:
+                    progress(f"{name}: {split}")
+                    counts |= WRITERS[name](made / name, split, many, seed, SPLITS.index(split))
+                for size in dict.fromkeys(sets):
+                    progress(f"covr and collections: {split}, sets of {size}")
+                    for name, larger in (("covr", export_covr), ("collections", export_collections)):
+                        counts |= larger.write_split(made / name, split, images, seed, SPLITS.index(split), size)
+            about = {"images": images, "seed": seed, "splits": splits, "questions": counts}
+            (made / ABOUT).write_text(json.dumps(about, indent=1) + "\n", encoding="utf-8")
             made.rename(out)
     except OSError as error:
         raise SetupError(f"Cannot write {out}: {error.strerror or error}.", hint="Give another folder.") from error
-    return counts
-
-
-def _fill(
-    root: Path,
-    images: int,
-    seed: int,
-    splits: Sequence[str],
-    only: Sequence[str],
-    sets: Sequence[int],
-    progress: Callable[[str], None],
-) -> dict[str, int]:
-    for folder in FOLDERS:
-        if folder.split("/")[0] in only or (sets and folder.startswith("covr")):
-            (root / folder).mkdir(parents=True)
-    counts: dict[str, int] = {}
-    for split in splits:
-        many = images * 2 if split == "train" else images
-        for name in only:
-            progress(f"{name}: {split}")
-            counts |= WRITERS[name](root / name, split, many, seed, SPLITS.index(split))
-        for size in dict.fromkeys(sets):
-            progress(f"covr and collections: {split}, sets of {size}")
-            for name, larger in (("covr", export_covr), ("collections", export_collections)):
-                counts |= larger.write_split(root / name, split, images, seed, SPLITS.index(split), size)
-    about = {"images": images, "seed": seed, "splits": list(splits), "questions": counts}
-    (root / ABOUT).write_text(json.dumps(about, indent=1) + "\n", encoding="utf-8")
     return counts

@@ -79,7 +79,6 @@ def write_split(root: Path, split: str, questions: int, seed: int, place: int, s
             break
         scenes = sample_set(rng, style="plain", size=size, split=split_of_world(split))
         paths = [f"images/{name}/{number}/{one:04d}.jpg" for one in range(1, size + 1)]
-        (root / paths[0]).parent.mkdir(parents=True)
         for path, scene in zip(paths, scenes, strict=True):
             save(scene, root / path)
         found = _questions(rng, scenes, paths, split, said)

@@ -8,18 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from .export_draw import Balance, ask, split_of_world, tries, write_lines
-from .questions import Item, reworded, sample_set
+from .questions import reworded, sample_set
 from .world import save
 
 _ORDERED = re.compile(r"\b(first|second|third|left|right)\b")
 """The scenes of a COVR question have no order."""
-
-
-def answer_of(item: Item) -> bool | int | str:
-    """The answer with the type that COVR gives it."""
-    if item.answer in ("yes", "no"):
-        return item.answer == "yes"
-    return int(item.answer) if item.answer.isdigit() else item.answer
 
 
 def write_split(root: Path, split: str, sets: int, seed: int, place: int, size: int | None = None) -> dict[str, int]:
@@ -46,12 +39,13 @@ def write_split(root: Path, split: str, sets: int, seed: int, place: int, size: 
         picture += len(scenes)
         for file, scene in zip(ids, scenes, strict=True):
             save(scene, root / "images" / "VG_100K" / f"{file}.jpg")
+        value = int(item.answer) if item.answer.isdigit() else item.answer
         row = {
             "qid": f"{'train' if split == 'train' else 'val_test'}_{place}{len(rows):06d}",
             "utterance": item.question,
             "scenes": ids,
             "pattern_name": item.type,
-            "answer": answer_of(item),
+            "answer": {"yes": True, "no": False}.get(item.answer, value),
         }
         rows.append(row if split == "train" else {**row, "paraphrased": reworded(item) or item.question})
     write_lines(root / f"{name}.jsonl", rows)

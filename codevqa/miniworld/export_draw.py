@@ -44,7 +44,8 @@ def tries(limit: int, what: str) -> Iterator[int]:
 
 
 def write_lines(path: Path, rows: Sequence[Any]) -> None:
-    """Writes a line of JSON for each row."""
+    """Writes a line of JSON for each row, in a folder that need not be there."""
+    path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from .export_draw import Balance, ask, split_of_world, tries
-from .export_gqa_programs import NamedScene, Step, semantic, semantic_text
+from .export_gqa_programs import NamedScene, Step, semantic
 from .questions import Item
 from .world import sample_scene, save
 
@@ -59,6 +59,7 @@ def _types(item: Item, steps: list[Step]) -> dict[str, str]:
 
 
 def _record(picture: NamedScene, item: Item, steps: list[Step]) -> dict[str, Any]:
+    words = (f"{one['operation']}: {one['argument']} {one['dependencies'] or ''}".rstrip(" ") for one in steps)
     return {
         "semantic": steps,
         "entailed": [],
@@ -71,7 +72,7 @@ def _record(picture: NamedScene, item: Item, steps: list[Step]) -> dict[str, Any
             "local": f"{len(item.question.split()):02d}-{item.slots.a.kind or 'object'}_{item.type}",
         },
         "answer": item.answer,
-        "semanticStr": semantic_text(steps),
+        "semanticStr": "->".join(words),
         "types": _types(item, steps),
     }
 
@@ -125,4 +126,5 @@ def write_split(root: Path, split: str, images: int, seed: int, place: int) -> d
 
 
 def _dump(path: Path, content: dict[str, Any]) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(content, separators=(",", ":")), encoding="utf-8")

@@ -133,10 +133,3 @@ def semantic(picture: NamedScene, item: Item) -> list[Step] | None:
     elif item.type in ("same_color", "different_color", "same_size"):
         add(item.type.replace("_", " "), "", find(q.a), find(q.b))
     return program.steps or None
-
-
-def semantic_text(steps: list[Step]) -> str:
-    """The program on one line, as ``semanticStr`` has it."""
-    return "->".join(
-        f"{step['operation']}: {step['argument']} {step['dependencies'] or ''}".rstrip(" ") for step in steps
-    )

@@ -59,15 +59,15 @@ def kinds_of(scene: Scene) -> tuple[str, ...]:
 # Things
 
 
-def nearly(rng: random.Random, scene: Scene, size: float, generic: float) -> Phrase:
+def nearly(q: Slots, size: float, generic: float) -> Phrase:
     """Describes a thing of the scene, or nearly: with even chance one word of the description is exchanged.
 
     Args:
-        rng: Where the chance comes from.
-        scene: What is described.
+        q: The slots drawn so far.
         size: Chance that the description tells the size.
         generic: Chance that it names no kind.
     """
+    rng, scene = q.rng, q.scene
     thing = rng.choice(scene.things)
     kind: str | None = thing.kind
     color: str | None = thing.color if rng.random() < 0.75 else None
@@ -93,7 +93,7 @@ def _apart(q: Slots, what: Phrase) -> Phrase | None:
 
 
 def _near(size: float, generic: float, every: float = 0.0) -> Maker:
-    return lambda q: _apart(q, Phrase() if q.rng.random() < every else nearly(q.rng, q.scene, size, generic))
+    return lambda q: _apart(q, Phrase() if q.rng.random() < every else nearly(q, size, generic))
 
 
 def _the(color: bool, size: bool) -> Maker:
@@ -140,7 +140,7 @@ def _at_wall(q: Slots) -> Phrase:
     """What may touch a wall."""
     near = [thing for thing in q.scene.things if thing.walls]
     if not near or q.rng.random() < 0.4:
-        return nearly(q.rng, q.scene, 0.0, 0.12)
+        return nearly(q, 0.0, 0.12)
     thing = q.rng.choice(near)
     return Phrase(thing.kind, thing.color if q.rng.random() < 0.8 else None)
 

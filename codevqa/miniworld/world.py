@@ -193,7 +193,8 @@ def draw(scene: Scene, size: int = CANVAS) -> Image.Image:
 
 
 def save(scene: Scene, path: Path) -> None:
-    """Draws a scene into a file; a JPEG is barely compressed."""
+    """Draws a scene into a file, in a folder that need not be there; a JPEG is barely compressed."""
+    path.parent.mkdir(parents=True, exist_ok=True)
     draw(scene).save(path, quality=95, subsampling=0)
 
 
@@ -355,13 +356,8 @@ def _box_scene(rng: random.Random, fewest: int, most: int) -> Scene:
 
 
 def _clear(left: int, top: int, side: int, item: tuple[str, str, str, int, int]) -> bool:
-    other = BOX_SIDES[item[2]]
-    return (
-        left >= item[3] + other + 1
-        or item[3] >= left + side + 1
-        or top >= item[4] + other + 1
-        or item[4] >= top + side + 1
-    )
+    *_, size, x, y = item
+    return max(left - x - BOX_SIDES[size], x - left - side, top - y - BOX_SIDES[size], y - top - side) >= 1
 
 
 def _boxed(items: list[tuple[str, str, str, int, int]]) -> Scene:

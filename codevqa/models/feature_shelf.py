@@ -15,7 +15,8 @@ import threading
 import time
 import uuid
 import zlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -49,6 +50,9 @@ class FeatureShelf:
         self._folder = folder
         self._lock = threading.RLock()
         self._new: dict[str, torch.Tensor] = {}
+        self._leaving: dict[str, torch.Tensor] = {}
+        self._written: Future[Path] | None = None
+        """The file to come of :attr:`_leaving`."""
         self._here: dict[str, torch.Tensor] | None = None
         self._files: dict[str, Path] = {}
         self._full = False
@@ -66,7 +70,7 @@ class FeatureShelf:
             self._here = self.read(list(self._files))
 
     def __contains__(self, key: str) -> bool:
-        return key in self._new or key in self._files
+        return key in self._new or key in self._leaving or key in self._files
 
     def read(self, keys: Iterable[str]) -> dict[str, torch.Tensor]:
         """Returns the features that are here, by key, on the CPU."""
@@ -74,8 +78,8 @@ class FeatureShelf:
         by_file: dict[Path, list[str]] = {}
         with self._lock:
             for key in keys:
-                if key in self._new:
-                    found[key] = self._new[key]
+                if key in self._new or key in self._leaving:
+                    found[key] = self._new[key] if key in self._new else self._leaving[key]
                 elif self._here is not None:
                     found.update({key: self._here[key]} if key in self._here else {})
                 elif key in self._files:
@@ -100,29 +104,31 @@ class FeatureShelf:
             if not self._full:
                 self._new |= new
             if sum(one.nbytes for one in self._new.values()) >= FILE_BYTES:
-                self.save()
+                self._write()
 
     def save(self) -> None:
-        """Writes what is still in memory."""
+        """Writes what is still in memory, and waits for it."""
         with self._lock:
-            new, self._new = {key: one.contiguous() for key, one in self._new.items()}, {}
-            if not new:
-                return
-            file = self._folder / f"{uuid.uuid4().hex}.safetensors"
-            part = file.with_suffix(".part")
-            try:
-                self._folder.mkdir(parents=True, exist_ok=True)
-                save_file(new, part, {key: _checksum(one) for key, one in new.items()})
-                part.replace(file)
-            except (OSError, SafetensorError) as error:
-                self._full = True
-                cannot_keep(self._folder.parents[1], error)
-                with suppress(OSError):
-                    part.unlink()
-                return
-            self._files.update(dict.fromkeys(new, file))
-        del new
-        _trim()
+            self._write()
+            self._settle()
+
+    def _write(self) -> None:
+        """Begins to write what is new, in a thread, once the file before is there."""
+        self._settle()
+        if self._new:
+            self._leaving, self._new = {key: one.contiguous() for key, one in self._new.items()}, {}
+            self._written = _writer.submit(_write, self._folder, self._leaving)
+
+    def _settle(self) -> None:
+        """Waits for the file that is being written."""
+        written, self._written = self._written, None
+        try:
+            if written is not None:
+                self._files.update(dict.fromkeys(self._leaving, written.result()))
+        except (OSError, SafetensorError) as error:
+            self._full = True
+            cannot_keep(self._folder.parents[1], error)
+        self._leaving = {}
 
     def _remove(self, file: Path, error: Exception) -> None:
         _log.warning("Features in %s are damaged or gone and computed again: %s", file, error)
@@ -156,6 +162,11 @@ class Shelves:
         """Keeps what was made of those pictures that are of collections."""
         for shelf, keys in self._of(pictures).items():
             shelf.add({key: made[key] for key in keys})
+
+    def missing(self, pictures: Sequence[Picture]) -> list[Picture]:
+        """Returns the pictures of which nothing is kept."""
+        kept = {key for shelf, keys in self._of(pictures).items() for key in keys if key in shelf}
+        return [one for one in pictures if one.key not in kept]
 
     def save(self) -> None:
         """Writes what is still in memory."""
@@ -191,6 +202,25 @@ def _trim() -> None:
     if sys.platform == "linux":
         with suppress(AttributeError, OSError):  # a C library other than glibc
             ctypes.CDLL(None).malloc_trim(0)
+
+
+_writer = ThreadPoolExecutor(1, thread_name_prefix="codevqa-features")
+"""Writes while the network computes what the next file will hold."""
+
+
+def _write(folder: Path, features: dict[str, torch.Tensor]) -> Path:
+    file = folder / f"{uuid.uuid4().hex}.safetensors"
+    part = file.with_suffix(".part")
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        save_file(features, part, {key: _checksum(one) for key, one in features.items()})
+        part.replace(file)
+    except (OSError, SafetensorError):
+        with suppress(OSError):
+            part.unlink()
+        raise
+    _trim()
+    return file
 
 
 def _read(file: Path, keys: Iterable[str]) -> dict[str, torch.Tensor]:

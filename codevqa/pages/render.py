@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
 PICTURE_SIDE = 640
 """Longest side of a picture of the question on a page, in pixels."""
+FRAGMENT_SIDE = 400
+"""The same in a fragment, which shows it lower."""
 THUMB = 160
 """Longest side of a small picture, in pixels."""
 MOST_THUMBS = 8
@@ -44,9 +46,18 @@ def trace_page(answer: Answer, pictures: Sequence[Picture], baseline: Answer | N
     return _answer_page("trace.html.j2", answer, pictures, baseline)
 
 
-def answer_fragment(answer: Answer, pictures: Sequence[Picture]) -> str:
-    """Returns what a notebook shows of an answer: a piece of HTML with its own styles, every class prefixed ``cv-``."""
-    return _answer_page("fragment.html.j2", answer, pictures, None)
+def answer_fragment(
+    answer: Answer, pictures: Sequence[Picture], baseline: Answer | None = None, *, alone: bool = True
+) -> str:
+    """Returns what a notebook shows of an answer: a piece of HTML, every class prefixed ``cv-``.
+
+    Args:
+        answer: the answer.
+        pictures: the pictures of its question, in order.
+        baseline: the answer of the baseline, where it was asked too.
+        alone: False for a page that has :func:`styles` and shows the question: both are left out, the calls are open.
+    """
+    return _answer_page("fragment.html.j2", answer, pictures, baseline, FRAGMENT_SIDE, alone)
 
 
 def examples_html(examples: Sequence[Shown]) -> str:
@@ -117,7 +128,14 @@ def _part(kind: str, one: object, pictures: Sequence[Picture] = (), **values: ob
     return clean(template.render(kind=kind, one=one, pictures=pictures, **values))
 
 
-def _answer_page(template: str, answer: Answer, pictures: Sequence[Picture], baseline: Answer | None) -> str:
+def _answer_page(
+    template: str,
+    answer: Answer,
+    pictures: Sequence[Picture],
+    baseline: Answer | None,
+    side: int = PICTURE_SIDE,
+    alone: bool = True,
+) -> str:
     program = answer.program
     count = max([len(pictures), *images_of(answer)])  # those that are not at hand are named
     page = _environment().get_template(template)
@@ -127,7 +145,7 @@ def _answer_page(template: str, answer: Answer, pictures: Sequence[Picture], bas
         "pictures": pictures,
         "beside": (baseline.text, agreement(answer, baseline)) if baseline and answer.text else None,
         "outcome": _outcome(answer),
-        "gallery": [picture_view(ImageRef(n + 1), pictures, PICTURE_SIDE) for n in range(0 if many else count)],
+        "gallery": [picture_view(ImageRef(n + 1), pictures, side) for n in range(0 if many else count)],
         "many": many,
         "blocks": blocks(answer.trace.calls),
         "whole": lean(answer).to_dict(),
@@ -136,7 +154,7 @@ def _answer_page(template: str, answer: Answer, pictures: Sequence[Picture], bas
         "spans": _spans(answer, pictures),
         "earlier": _earlier(answer),
         "version": __version__,
-        "styles": Markup(styles()),  # ours alone: no data goes into it
+        "styles": Markup(styles() if alone else ""),  # ours alone: no data goes into it
     }
     return clean(page.render(values))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import nullcontext
 from logging import ERROR, getLogger
 from typing import Any
 
@@ -38,7 +39,8 @@ def load(role: str, spec: str, **options: Any) -> Any:
     if back_end.runs == "here" and not fetchable(spec) and not lies(spec):
         raise ModelNotFoundError(f"No model folder at {name}.", hint="Check the path.")
     # From where it lies, so that the hub is not asked again.
-    part = back_end.load(str(lies(spec) or resolve(name)), **options)
+    with plugins.failures(f"The {role} {spec}") if back_end.runs == "own" else nullcontext():
+        part = back_end.load(str(lies(spec) or resolve(name)), **options)
     if back_end.runs not in ("server", "own") and "name" not in options:
         part.name = shown(name)
     return part
@@ -153,15 +155,9 @@ def whole(configuration: Configuration) -> Configuration:
         SetupError: it leaves the language model to be chosen.
     """
     if "language_model" not in configuration.parts:
-        if preset(configuration.preset).served:
-            raise SetupError(
-                f"The preset {configuration.preset} has no model of its own.",
-                hint="Name one that your server has, with --model NAME; OPENAI_BASE_URL says where it is.",
-            )
-        raise SetupError(
-            f"The preset {configuration.preset} has no language model of its own: the paper's can no longer be had.",
-            hint="Choose one, such as --language-model openai-completion:NAME or transformers:NAME.",
-        )
+        name = configuration.preset
+        hint = preset(name).to_choose or "Choose one, such as --language-model transformers:NAME."
+        raise SetupError(f"The preset {name} has no language model of its own.", hint=hint)
     return configuration
 
 

@@ -199,7 +199,17 @@ def fetch(
         ModelNotFoundError: there is no such checkpoint, or no way to it; told within seconds. What came is kept.
         SetupError: what came is not what it has to be.
     """
-    wanted = _plan(specs, preset, tell if only_tell else None)
+    lacking = {spec.partition(":")[2]: spec for spec in specs if fetchable(spec) and not lies(spec)}
+    try:
+        wanted = [_on_web(name) if WebCheckpoint.named(name) else _on_hub(name, spec) for name, spec in lacking.items()]
+    except (ConnectionError, TimeoutError) as error:
+        if not only_tell:
+            raise ModelNotFoundError(
+                f"Not on this machine: {', '.join(lacking)}; {error}.",
+                hint=f"Connect once and run codevqa download {preset}; the preset mini needs no network.",
+            ) from None
+        tell(f"Sizes are computed from numbers of parameters: {error}.")
+        wanted = [_Download(name, expected(spec), int) for name, spec in lacking.items()]
     if wanted:
         lines = [f"{amount(one.size):>12}  {one.name}" for one in wanted]
         tell("\n".join([f"{amount(sum(one.size or 0 for one in wanted))} to download:", *lines]))
@@ -213,21 +223,6 @@ def amount(count: int | None) -> str:
     if count is None:
         return "size unknown"
     return f"{count / 1e9:.1f} GB" if count >= 1e9 else f"{count / 1e6:.1f} MB"
-
-
-def _plan(specs: Iterable[str], preset: str, tell: Callable[[str], None] | None) -> list[_Download]:
-    """Asks once for each checkpoint that is not here how large it is."""
-    lacking = {spec.partition(":")[2]: spec for spec in specs if fetchable(spec) and not lies(spec)}
-    try:
-        return [_on_web(name) if WebCheckpoint.named(name) else _on_hub(name, spec) for name, spec in lacking.items()]
-    except (ConnectionError, TimeoutError) as error:
-        if tell is not None:
-            tell(f"Sizes are computed from numbers of parameters: {error}.")
-            return [_Download(name, expected(spec), int) for name, spec in lacking.items()]
-        raise ModelNotFoundError(
-            f"Not on this machine: {', '.join(lacking)}; {error}.",
-            hint=f"Connect once and run codevqa download {preset}; the preset mini needs no network.",
-        ) from None
 
 
 def _on_hub(name: str, spec: str) -> _Download:

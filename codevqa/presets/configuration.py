@@ -90,7 +90,7 @@ class Configuration:
         """
         chosen = preset(self.preset)
         asked = {"language_model", "language_model.spec", "language_model.dtype"}
-        if chosen.quantised is None or any(asked & one.values.keys() for one in self.layers):
+        if not chosen.without_gpu or any(asked & one.values.keys() for one in self.layers):
             return self
         import torch
 
@@ -98,9 +98,7 @@ class Configuration:
 
         if torch.cuda.is_available() or not available():
             return self
-        values = {"language_model": chosen.quantised, "writer.shots": chosen.quantised_shots}
-        origin = f"preset {self.preset} without a GPU"
-        return configure(self.preset, [Layer(origin, values), *self.layers])
+        return configure(self.preset, [Layer(f"preset {self.preset} without a GPU", chosen.without_gpu), *self.layers])
 
 
 def configure(name: str = "mini", layers: Iterable[Layer] = (), *, settings: Settings | None = None) -> Configuration:
@@ -167,7 +165,7 @@ def read_file(path: Path) -> tuple[str | None, Layer]:
     base = data.pop("preset", None)
     if not (base is None or isinstance(base, str)):
         raise InputError(f"{path}: preset must be a text, not {base!r}.", hint=f"There are: {', '.join(PRESETS)}.")
-    values = _dotted(data)
+    values = dotted(data)
     prompts = values.get("prompts")
     if isinstance(prompts, str) and prompts not in (NONE, *available()):
         values["prompts"] = str((path.parent / prompts).absolute())  # beside the file, wherever it is used
@@ -213,14 +211,23 @@ def _kind(parts: Mapping[str, str], role: str, name: str, field: str, *, optiona
 
 def flat(settings: Settings) -> dict[str, Any]:
     """Returns settings under their dotted names."""
-    return _dotted(asdict(settings))
+    return dotted(asdict(settings))
 
 
-def _dotted(data: Mapping[str, Any], before: str = "") -> dict[str, Any]:
+def tables(values: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """Returns values under dotted names by table; what is in none is under an empty name."""
+    found: dict[str, dict[str, Any]] = {"": {}}
+    for name, value in values.items():
+        table, _, field = name.rpartition(".")
+        found.setdefault(table, {})[field] = value
+    return found
+
+
+def dotted(data: Mapping[str, Any], before: str = "") -> dict[str, Any]:
     """Returns the values of nested tables under dotted names."""
     found: dict[str, Any] = {}
     for name, value in data.items():
-        found |= _dotted(value, f"{before}{name}.") if isinstance(value, dict) else {before + name: value}
+        found |= dotted(value, f"{before}{name}.") if isinstance(value, dict) else {before + name: value}
     return found
 
 
@@ -229,12 +236,9 @@ def _dotted(data: Mapping[str, Any], before: str = "") -> dict[str, Any]:
 
 def _settings(values: Mapping[str, Any]) -> Settings:
     """Returns the settings of values under dotted names."""
-    tables: dict[str, dict[str, Any]] = {"": {}}
-    for name, value in values.items():
-        table, _, field = name.rpartition(".")
-        tables.setdefault(table, {})[field] = value
-    usual, own = Settings(), tables.pop("")
-    return replace(usual, **own, **{name: replace(getattr(usual, name), **mine) for name, mine in tables.items()})
+    usual, by_table = Settings(), tables(values)
+    own = by_table.pop("")
+    return replace(usual, **own, **{name: replace(getattr(usual, name), **mine) for name, mine in by_table.items()})
 
 
 def _meant(name: str, value: object, kind: Any) -> Any:

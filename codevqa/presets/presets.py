@@ -36,15 +36,14 @@ class Preset:
     detector: str | None = None
     eyes: str | None = None
     """A vision-language model that answers in the place of captions."""
-    served: bool = False
-    """Whether ``--model`` is to name one model of a server that writes, reads and looks."""
+    to_choose: str = ""
+    """What to do where it leaves the language model to be chosen."""
     settings: Settings = Settings()
     options: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     """Arguments for loading a part, by role."""
-    quantised: str | None = None
-    """The language model in fewer bits, taken in its place where there is no GPU."""
-    quantised_shots: int | None = None
-    """In-context examples with that: a processor reads each for a second or two."""
+    without_gpu: Mapping[str, object] = field(default_factory=dict)
+    """What is set where there is no GPU: a language model in fewer bits, and fewer examples, as a processor reads each
+    for a second or two."""
     domain: str | None = None
     """Folder with what its matcher and captioner know, where that is told: for as long as either looks."""
 
@@ -95,8 +94,7 @@ _BASE = Preset(
     retriever="sentence:sentence-transformers/all-mpnet-base-v2",
     prompts=_PAPER_PROMPTS,
     settings=Settings(writer=_WRITING, query=_READING),
-    quantised="transformers-int8:Qwen/Qwen2.5-Coder-1.5B-Instruct",
-    quantised_shots=8,
+    without_gpu={"language_model": "transformers-int8:Qwen/Qwen2.5-Coder-1.5B-Instruct", "writer.shots": 8},
 )
 
 PRESETS: Mapping[str, Preset] = MappingProxyType(
@@ -130,7 +128,7 @@ PRESETS: Mapping[str, Preset] = MappingProxyType(
                 retriever="sentence:sentence-transformers/all-mpnet-base-v2",
                 prompts=_PAPER_PROMPTS,
                 settings=Settings(writer=_WRITING, workers=64),
-                served=True,
+                to_choose="Name one that your server has, with --model NAME; OPENAI_BASE_URL says where it is.",
             ),
             _BASE,
             Preset(
@@ -153,6 +151,7 @@ PRESETS: Mapping[str, Preset] = MappingProxyType(
                 language_model=None,
                 retriever="sentence:sentence-transformers/all-mpnet-base-v2",
                 prompts=_PAPER_PROMPTS,
+                to_choose="The paper's is unavailable: give --lm openai-completion:NAME or --lm transformers:ID.",
                 settings=_AS_PUBLISHED,
                 options={"matcher": _FLOAT32, "captioner": _FLOAT32},
             ),

@@ -49,22 +49,20 @@ def _libc() -> ctypes.CDLL:
     return ctypes.CDLL(None, use_errno=True)
 
 
-def _done(result: int, what: str) -> int:
-    if result < 0:
-        raise _failed(what)
-    return result
-
-
 def _failed(what: str) -> OSError:
     return OSError(f"{what}: {os.strerror(ctypes.get_errno())}")
 
 
 def _syscall(what: str, number: int, *arguments: int) -> int:
-    return _done(_libc().syscall(*(ctypes.c_long(value) for value in (number, *arguments))), what)
+    result = _libc().syscall(*(ctypes.c_long(value) for value in (number, *arguments)))
+    if result < 0:
+        raise _failed(what)
+    return int(result)
 
 
 def _prctl(what: str, *arguments: int) -> None:
-    _done(_libc().prctl(*(ctypes.c_ulong(value) for value in (*arguments, *[0] * (5 - len(arguments))))), what)
+    if _libc().prctl(*(ctypes.c_ulong(value) for value in (*arguments, *[0] * (5 - len(arguments))))) < 0:
+        raise _failed(what)
 
 
 def landlock_version() -> int:
@@ -155,13 +153,12 @@ def _hide_files(version: int, readable: Sequence[str]) -> None:
     os.close(rules)
 
 
-def become(binary: str, arguments: Sequence[str], readable: Sequence[str] = READABLE) -> NoReturn:
+def become(binary: str, arguments: Sequence[str]) -> NoReturn:
     """Becomes a program that reads its input, writes its output, computes, and can do nothing else.
 
     Args:
         binary: the program.
         arguments: it is given these.
-        readable: what it may read beside itself.
 
     Raises:
         OSError: the system does not offer this, or the program does not start.
@@ -171,7 +168,7 @@ def become(binary: str, arguments: Sequence[str], readable: Sequence[str] = READ
     _prctl("no new privileges", _NO_NEW_PRIVILEGES, 1)
     version = landlock_version()
     if version:
-        _hide_files(version, (binary, *readable))
+        _hide_files(version, (binary, *READABLE))
     path = ctypes.create_string_buffer(os.fsencode(binary))
     words = [os.fsencode(word) for word in (binary, *arguments)]
     argv = (ctypes.c_char_p * (len(words) + 1))(*words, None)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import builtins
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 
 from ..core.program_tree import parse
 from ..primitives.signature import CONSTANTS
@@ -52,7 +52,10 @@ def shape(source: str, primitives: Collection[str]) -> str | None:
         for node in nodes:
             stored |= {getattr(node, written, "") or "" for written in ("arg", "asname", "name", "rest")}
     elif not any(name.startswith("_") for name in stored):
-        _number(names, stored - _KEPT - set(primitives))
+        free, numbers = stored - _KEPT - set(primitives), dict[str, str]()
+        for node in names:
+            if node.id in free:
+                node.id = numbers.setdefault(node.id, f"_v{len(numbers)}")
     if not stored.isdisjoint(primitives):
         return None  # what it calls may be its own
     for node in nodes:
@@ -63,13 +66,6 @@ def shape(source: str, primitives: Collection[str]) -> str | None:
         return ast.unparse(tree)
     except (RecursionError, ValueError):  # too deep, or a number with too many digits
         return None
-
-
-def _number(names: Sequence[ast.Name], free: Collection[str]) -> None:
-    renamed: dict[str, str] = {}
-    for node in names:
-        if node.id in free:
-            node.id = renamed.setdefault(node.id, f"_v{len(renamed)}")
 
 
 def _blank(node: ast.expr) -> None:

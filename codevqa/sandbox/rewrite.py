@@ -160,21 +160,19 @@ class _Forms(ast.NodeTransformer):
 
     def visit_Import(self, node: ast.Import) -> Any:
         """Gives modules that the interpreter lacks their stand-ins."""
-        return self._import(node, [one.name if one.name in MODULES else "" for one in node.names], "")
+        return self._import(node, {one: f"vqa_{one.name}" for one in node.names if one.name in MODULES})
 
     def visit_ImportFrom(self, node: ast.ImportFrom) -> Any:
         """Does the same for what is in them."""
-        module = node.module or ""
-        there = MODULES.get(module, "").split()
-        return self._import(node, [module if one.name in there else "" for one in node.names], ".{}")
+        there = MODULES.get(node.module or "", "").split()
+        return self._import(node, {one: f"vqa_{node.module}.{one.name}" for one in node.names if one.name in there})
 
-    def _import(self, node: ast.Import | ast.ImportFrom, modules: list[str], part: str) -> Any:
-        self.needs.update(filter(None, modules))
-        if not any(modules):
+    def _import(self, node: ast.Import | ast.ImportFrom, found: dict[ast.alias, str]) -> Any:
+        if not found:
             return node
-        pairs = list(zip(node.names, modules, strict=True))
-        said = [f"{one.asname or one.name} = vqa_{name}{part.format(one.name)}" for one, name in pairs if name]
-        node.names = [one for one, name in pairs if not name]
+        self.needs.update(stand_in.removeprefix("vqa_").partition(".")[0] for stand_in in found.values())
+        said = [f"{one.asname or one.name} = {stand_in}" for one, stand_in in found.items()]
+        node.names = [one for one in node.names if one not in found]
         return [*([node] if node.names else []), *_written("\n".join(said), node)]
 
     def visit_Delete(self, node: ast.Delete) -> Any:
@@ -205,15 +203,13 @@ class _Forms(ast.NodeTransformer):
             self.changed = True
         return self.generic_visit(node)
 
-    def visit_Yield(self, node: ast.Yield) -> Any:
+    def visit_Yield(self, node: ast.Yield | ast.YieldFrom) -> Any:
         """Keeps what a generator gives."""
         self.generic_visit(node)
-        return _call("vqa_yield", node.value or ast.Constant(None)) if node in self._yields else node
+        name = "vqa_yields" if isinstance(node, ast.YieldFrom) else "vqa_yield"
+        return _call(name, node.value or ast.Constant(None)) if node in self._yields else node
 
-    def visit_YieldFrom(self, node: ast.YieldFrom) -> Any:
-        """Keeps all that it gives."""
-        self.generic_visit(node)
-        return _call("vqa_yields", node.value) if node in self._yields else node
+    visit_YieldFrom = visit_Yield
 
     def visit_Attribute(self, node: ast.Attribute) -> Any:
         """Has methods that are named and called later be functions."""

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import functools
 import os
 import signal
 import threading
@@ -16,6 +15,7 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass
+from types import FunctionType
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar
 
 import pydantic_monty as monty
@@ -43,6 +43,8 @@ the run and reaches the caller of :meth:`Sandbox.run` as it is."""
 
 _FILE = "<python-input-1>"
 """The interpreter's name for the program: what it was fed after the prelude."""
+_NOTHING = (lambda: None).__code__
+"""Of functions that stand for primitives: the interpreter takes their names and nothing else."""
 _KILL = getattr(signal, "SIGKILL", signal.SIGTERM)
 
 
@@ -268,7 +270,9 @@ class Run:
         except monty.MontyCrashedError:
             raise
         except monty.MontyError as error:
-            raise _unreadable(error) from None
+            if isinstance(error.exception(), NameError):
+                raise UnsetAnswerError("the program ended without setting answer.") from None
+            raise ProgramAnswerError("what the program left in answer is too large to read.") from None
         wrong, value = read if type(read) is tuple and len(read) == 2 else ("", read)
         if isinstance(wrong, str) and wrong.startswith("a Image,"):  # the handles in it were taken out before
             raise ProgramAnswerError("answer has pictures as keys.", hint="Use texts or numbers as keys.")
@@ -299,7 +303,7 @@ def given(handles: Handles, images: Sequence[Image], primitives: PrimitiveSet) -
     inputs: dict[str, object] = {"Image": IMAGE_TYPE, **CONSTANTS, "images": entered}
     if len(entered) == 1:
         inputs["img"] = entered[0]
-    inputs.update({name: _placeholder(name) for name in primitives.names})
+    inputs.update({name: FunctionType(_NOTHING, {}, name) for name in primitives.names})
     return inputs
 
 
@@ -311,12 +315,6 @@ def raised(error: Exception) -> Any:
     # A long one would look like too much memory, and half a surrogate pair does not cross.
     said = str(error.args[0] if error.args else error)[:500]
     return {"exc_type": kind, "message": said.encode(errors="replace").decode()}
-
-
-def _unreadable(error: monty.MontyError) -> ProgramError:
-    if isinstance(error.exception(), NameError):
-        return UnsetAnswerError("the program ended without setting answer.")
-    return ProgramAnswerError("what the program left in answer is too large to read.")
 
 
 def refused(state: Suspended) -> SyncSnapshot:
@@ -333,13 +331,3 @@ def refused(state: Suspended) -> SyncSnapshot:
     if name == "__call__":
         return state.resume({"exc_type": "TypeError", "message": "a program cannot make an Image"})
     return state.resume({"exc_type": "AttributeError", "message": f"'Image' object has no attribute {name!r}"})
-
-
-@functools.cache
-def _placeholder(name: str) -> Callable[[], None]:
-    # The interpreter takes the name of a function and nothing else of it.
-    def primitive() -> None:
-        """Stands for a primitive."""
-
-    primitive.__name__ = primitive.__qualname__ = name
-    return primitive

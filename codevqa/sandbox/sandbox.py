@@ -19,7 +19,6 @@ import time
 import unicodedata
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal
 
 import pydantic_monty as monty
@@ -150,9 +149,7 @@ class Sandbox:
         await self.pools.get("runners")
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.aclose()
 
     async def check(self, source: str) -> None:
@@ -252,7 +249,8 @@ class Sandbox:
         like = shape(source, self.primitives.names)
         if like is not None and like != source and await self._verdict(like) is None:
             return None
-        return await self._check(source)
+        workers = await self.pools.get("checkers")
+        return await asyncio.get_running_loop().run_in_executor(workers.threads, self._check_now, workers, source)
 
     def _checkout(
         self, pool: monty.Monty, stub_source: str | None = None, limits: Limits | None = None
@@ -285,10 +283,6 @@ class Sandbox:
         if size > self.limits.source_bytes:
             raise ProgramLimitError(f"the program is {size:,} bytes long; the limit is {self.limits.source_bytes:,}.")
         return source
-
-    async def _check(self, source: str) -> ProgramError | None:
-        workers = await self.pools.get("checkers")
-        return await asyncio.get_running_loop().run_in_executor(workers.threads, self._check_now, workers, source)
 
     def _check_now(self, workers: _Workers, source: str, tries: int = CHECK_TRIES) -> ProgramError | None:
         """Checks a program, in a thread of the checkers."""

@@ -11,6 +11,8 @@ Each piece keeps the builtins it calls as defaults of its parameters, for the pr
 
 from __future__ import annotations
 
+import re
+
 READ = """("", answer) if not (__wrong__ := __answer__(answer, Image)) else (__wrong__, None)"""
 """Expression that gives what is wrong with the value of ``answer``, empty text where nothing is, and the value."""
 READ_KEYED = "answer = vqa_out(answer)\n" + READ.replace("Image", "vqa_Handle")
@@ -283,11 +285,5 @@ def vqa_out(value, Image=Image, isinstance=isinstance, list=list, tuple=tuple, d
 """The pieces by name. A program that may keep pictures as keys holds an Image of its own around each handle. Such an
 Image can be hashed, and only its handle leaves the program."""
 
-TYPES = "".join(
-    f"{name}: Any\n"
-    for name in (
-        *("vqa_method", "vqa_sort", "vqa_del", "vqa_generator", "vqa_yield", "vqa_yields"),
-        *(f"vqa_{module}" for module in MODULES),
-    )
-)
+TYPES = "".join(f"{name}: Any\n" for name in sorted({*re.findall(r"\bvqa_\w+", "".join(STAND_INS.values()))}))
 """How the static check knows them."""

@@ -57,15 +57,6 @@ class Wall:
         self.path = f"/proc/{os.getpid()}/fd/{self._script}"
         """What the pool is to start in the interpreter's place."""
 
-    def prove(self, pool: monty.Monty) -> None:
-        """Starts a worker and shuts it, before any program needs one."""
-        try:
-            with pool.checkout() as session:
-                self.shut(session.worker_pid)
-                session.feed_run("None")
-        except (monty.MontyError, OSError, RuntimeError) as error:
-            raise _NoWallError(self._reason() or one_line(str(error))) from error
-
     def shut(self, pid: int | None) -> None:
         """Takes from a worker what it needed only to start; one that is gone is passed over."""
         if sys.platform == "linux" and pid is not None:
@@ -84,7 +75,7 @@ class Wall:
         """Ends it: no worker can be started through it any more."""
         os.close(self._script)
 
-    def _reason(self) -> str:
+    def reason(self) -> str:
         """Returns what the launcher says where it fails; empty where it does not."""
         command = [*self._command, "--version"]
         try:
@@ -107,10 +98,9 @@ def open_pool(count: int, limits: Limits, timeout: float) -> tuple[monty.Monty, 
         SetupError: the second wall has to be there, and is not; or the process was forked and cannot have workers.
     """
     check_process()
-    if limits.second_wall is False:
-        return _entered(count, timeout, None), None
     try:
-        return _walled(count, limits, timeout)
+        if limits.second_wall:
+            return _walled(count, limits, timeout)
     except _NoWallError as error:
         if limits.second_wall != "auto":
             raise SetupError(
@@ -118,7 +108,7 @@ def open_pool(count: int, limits: Limits, timeout: float) -> tuple[monty.Monty, 
                 hint='Set it to "auto".',
             ) from error
         _say_once(f"Workers of the sandbox run without a second wall: {error}. See SECURITY.md.")
-        return _entered(count, timeout, None), None
+    return monty.Monty(max_processes=count, request_timeout=timeout).__enter__(), None
 
 
 def _walled(count: int, limits: Limits, timeout: float) -> tuple[monty.Monty, Wall]:
@@ -130,17 +120,16 @@ def _walled(count: int, limits: Limits, timeout: float) -> tuple[monty.Monty, Wa
             if limits.second_wall != "auto":
                 raise _NoWallError(missing)
             _say_once(f"The second wall around workers of the sandbox has a gap: {missing}. See SECURITY.md.")
-        pool = _entered(count, timeout, wall.path)
+        pool = monty.Monty(binary_path=wall.path, max_processes=count, request_timeout=timeout).__enter__()
         undo.callback(pool.__exit__, None, None, None)
-        wall.prove(pool)
+        try:  # before any program needs a worker
+            with pool.checkout() as session:
+                wall.shut(session.worker_pid)
+                session.feed_run("None")
+        except (monty.MontyError, OSError, RuntimeError) as error:
+            raise _NoWallError(wall.reason() or one_line(str(error))) from error
         undo.pop_all()
     return pool, wall
-
-
-def _entered(count: int, timeout: float, path: str | None) -> monty.Monty:
-    pool = monty.Monty(binary_path=path, max_processes=count, request_timeout=timeout)
-    pool.__enter__()
-    return pool
 
 
 def _file_in_memory() -> int:

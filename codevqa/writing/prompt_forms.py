@@ -143,26 +143,9 @@ def ask_in_chat(question: str, tell_kind: bool) -> str:
 
 
 _FENCE = re.compile(r"```(?:python|py)?[ \t]*\n(.*?)(?:\n```|\Z)", re.DOTALL)
-
-
 _CONTROL = re.compile(r"<[|｜][\w▁ -]+[|｜]>")
 """A control token that a server or tokenizer did not take for an end, such as ``<|fim_middle|>``."""
-
-
 _OPENING = re.compile(r"\s*(?:img\s*=\s*open_image|images\s*=\s*open_images)\s*\(")
-
-
-def after_header(completion: str) -> str:
-    """Cuts off words with which the model first goes on with the question.
-
-    The completion prompt ends inside a comment, so what comes before the first line end belongs to the comment: a "?"
-    that the question lacks, or a clause more.
-    """
-    first, _, rest = completion.partition("\n")
-    if not first.strip() or _OPENING.match(first):
-        return completion
-    continues = not (first[0].isalpha() or first[0] in "_`#") or _OPENING.match(rest)
-    return rest if continues else completion
 
 
 def extract_program(completion: str, *, continued: bool = False) -> str:
@@ -173,8 +156,10 @@ def extract_program(completion: str, *, continued: bool = False) -> str:
         continued: whether it continued a completion prompt, which ends inside a comment.
     """
     text = _CONTROL.split(completion.replace("\r\n", "\n").replace("\r", "\n"))[0]
-    if continued:
-        text = after_header(text)
+    first, _, rest = text.partition("\n")
+    if continued and first.strip() and not _OPENING.match(first):
+        # What comes before the first line end may belong to the comment: a "?" that the question lacks, a clause more.
+        text = rest if not (first[0].isalpha() or first[0] in "_`#") or _OPENING.match(rest) else text
     fenced = _FENCE.search(text)
     if fenced:
         text = fenced.group(1)

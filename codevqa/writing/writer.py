@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol
 
 from ..core.errors import InputError, ProgramError, SetupError
 from ..core.events import Prepared, Shown, Tell, Writing
@@ -110,53 +110,49 @@ class Writer:
         """All that programs may call, whichever of them a prompt set describes."""
         self._lacking = [name for name in BUILT_IN.names if name not in one_by_one.extend(self._told)]
         self.prompts: Mapping[Form, PromptSet] = {
-            form: one.with_bank(
-                (*(example for item in self._added(one) for example in item.examples), *one.examples)
+            form: replace(
+                one, examples=(*(example for item in self._added(one) for example in item.examples), *one.examples)
             ).without(self._lacking)
             for form, one in self._given.items()
         }
         self._indexes: dict[Form, ExampleIndex] = {}
-        self._preambles: dict[Form, tuple[PromptSet, str]] = {}
+        self._preambles: dict[Form, str] = {}
 
     def with_extra(self, extra: Iterable[Primitive], serves: Collection[str] | None = None) -> Writer:
         """Returns a writer that also describes these primitives, over models that serve those built-in ones."""
-        more, there = (*self._own, *extra), self._serves if serves is None else serves
-        model, settings = self.language_model, self.settings
-        return Writer(model, self._given, self.retriever, settings, extra=more, serves=there, seed=self.seed)
+        return self._but(extra=(*self._own, *extra), serves=self._serves if serves is None else serves)
 
     @cached_property
     def for_large_sets(self) -> Writer:
         """The writer of programs about large sets; the same where its prompt set speaks of none."""
         prompts = self._given.get("set")
-        if prompts is None or not prompts.large_sets:
-            return self
-        model, given, settings = self.language_model, self._given, self.settings
-        extra, serves = self._own, self._serves
-        return Writer(model, given, self.retriever, settings, extra=extra, serves=serves, seed=self.seed, large=True)
+        return self._but(large=True) if prompts is not None and prompts.large_sets else self
+
+    def _but(self, **other: Any) -> Writer:
+        options = {"extra": self._own, "serves": self._serves, "seed": self.seed, **other}
+        return Writer(self.language_model, self._given, self.retriever, self.settings, **options)
 
     @property
     def prompt_form(self) -> Literal["completion", "chat"]:
         """The form of the prompts: the settings', or the one that suits the model."""
-        form = self.settings.form
-        if form != "auto":
-            return form
-        return "chat" if chats(self.language_model) else "completion"
+        suits: Literal["completion", "chat"] = "chat" if chats(self.language_model) else "completion"
+        return suits if self.settings.form == "auto" else self.settings.form
 
     def preamble(self, form: Form) -> str:
         """Returns the text before the first example: instruction, constants and API reference."""
-        prompts = self.prompts_for(form)
-        known = self._preambles.get(form)
-        if known is None or known[0] is not prompts:
-            shown = self._described(prompts)
+        if form not in self._preambles:
+            prompts = self.prompts_for(form)
+            added = self._added(prompts)
+            shown = self.primitives.subset(dict.fromkeys((*prompts.primitives, *(one.name for one in added))))
             if self.prompt_form == "chat":  # where pictures are given, nothing is opened
                 shown = shown.subset(name for name in shown.names if name not in _OPENERS)
             text = prompts.preamble.replace("{api}", shown.reference())
             if text == prompts.preamble:  # which says itself what there is, but not of what is the user's own
-                untold = [item for item in self._added(prompts) if not re.search(rf"\b{item.name}\b", text)]
+                untold = [item for item in added if not re.search(rf"\b{item.name}\b", text)]
                 reference = PrimitiveSet(untold).reference()
                 text = f'{text.rstrip()}\n"""\n{reference}\n"""' if untold else text
-            known = self._preambles[form] = (prompts, text)
-        return known[1]
+            self._preambles[form] = text
+        return self._preambles[form]
 
     def _added(self, prompts: PromptSet) -> tuple[Primitive, ...]:
         """Returns the primitives that are told of beside a prompt set's: one that says itself what there is, as the
@@ -164,9 +160,6 @@ class Writer:
         whole = "{api}" in prompts.preamble
         told = (*self._extra, *self._told)
         return tuple(item for item in told if whole or item is find_object or item not in (*DETECTION, *SETS))
-
-    def _described(self, prompts: PromptSet) -> PrimitiveSet:
-        return self.primitives.subset(dict.fromkeys((*prompts.primitives, *(one.name for one in self._added(prompts)))))
 
     def prompts_for(self, form: Form) -> PromptSet:
         """Returns the prompt set that serves a form.

@@ -1,49 +1,38 @@
 """The data sets: each a stream of examples from the files that users download.
 
->>> from codevqa.eval.datasets import NAMES, splits
->>> NAMES
-('gqa', 'covr', 'nlvr2', 'nlvr', 'vqav2', 'okvqa', 'collections', 'vhs')
->>> splits("nlvr")
+>>> from codevqa.eval.datasets import LOADERS
+>>> list(LOADERS)
+['gqa', 'covr', 'nlvr2', 'nlvr', 'vqav2', 'okvqa', 'collections', 'vhs']
+>>> LOADERS["nlvr"].splits
 ('dev', 'test', 'hidden', 'train')
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
 from ... import plugins
 from ...core.errors import InputError, UnknownNameError
-from ..task import Example
+from ..task import AS_EXAMPLE, Example
 from .collections import Collections
 from .covr import COVR
 from .files import Folder, plain
 from .gqa import GQA
 from .hub import SCHEME, open_hub
 from .loader import Loader, Split
-from .nlvr import NLVR
-from .nlvr2 import NLVR2
+from .nlvr import NLVR, NLVR2
 from .own import open_own
 from .vhs import VisualHaystacks
 from .vqa import OKVQA, VQAv2
 
-__all__ = ["NAMES", "Split", "open_dataset", "splits"]
+__all__ = ["LOADERS", "Split", "open_dataset"]
 
-_LOADERS: dict[str, type[Loader]] = {
+LOADERS: Mapping[str, type[Loader]] = {
     one.name: one for one in (GQA, COVR, NLVR2, NLVR, VQAv2, OKVQA, Collections, VisualHaystacks)
 }
-NAMES: tuple[str, ...] = tuple(_LOADERS)
-
-
-def splits(name: str) -> tuple[str, ...]:
-    """The official splits of a data set, the one to report first.
-
-    Raises:
-        UnknownNameError: there is no such data set.
-    """
-    return _loader(name).splits
 
 
 def open_dataset(
@@ -58,8 +47,8 @@ def open_dataset(
     """Opens a split of a data set.
 
     Args:
-        name: One of :data:`NAMES`, a file of one's own questions (``questions.jsonl``, or ``own:`` and its path), or a
-            plugin's data set, ``package/name``.
+        name: One of :data:`LOADERS`, a file of one's own questions (``questions.jsonl``, or ``own:`` and its path), or
+            a plugin's data set, ``package/name``.
         folder: The data set's folder, one that holds it under its name, or a table on the hub, ``hf://owner/name``.
             Not needed where pictures lie beside the file of one's own questions.
         split: An official one, or the name of any file that lies where the official ones do; None is the first.
@@ -80,33 +69,31 @@ def open_dataset(
         return open_own(Path(own), Path(folder) if folder else None, group_by)
     if group_by:
         raise InputError("--group-by is for your own questions.", hint=f"{name} has groups of its own.")
-    kind = None if "/" in name else _loader(name)
+    kind = None if "/" in name else LOADERS.get(plain(name))
+    if kind is None and "/" not in name:
+        raise UnknownNameError.of("data set", name, LOADERS)
     if folder is None:
         raise InputError(f"{name} needs a folder.", hint="Give --data FOLDER.")
     if kind is None:
         maker = plugins.find("dataset", name)
         if maker is None:
-            raise UnknownNameError.of("data set", name, [*NAMES, *plugins.names("dataset")])
+            raise UnknownNameError.of("data set", name, [*LOADERS, *plugins.names("dataset")])
         split = split or "test"
-        return Split(name, split, "", (), partial(_checked, maker, Path(folder), split))
+        return Split(name, split, "", (), partial(_checked, name, maker, Path(folder), split))
     split = split or kind.splits[0]
     if not re.fullmatch(r"\w[\w.-]*", split):
         raise InputError(f"{split!r} cannot be a split.", hint=f"There are: {', '.join(kind.splits)}.")
-    loader = kind(split, permutations)
+    if permutations is not None and kind is not NLVR:
+        raise InputError(f"{kind.title} has no permutations.", hint="Leave that option out.")
+    loader = kind(split) if permutations is None else NLVR(split, permutations)
     if str(folder).startswith(SCHEME):
         return open_hub(loader, str(folder))
     return loader.open(Folder(Path(folder), *kind.folders, title=kind.title), pictures=pictures)
 
 
-def _checked(maker: Callable[[Path, str], Iterable[Example]], folder: Path, split: str) -> Iterator[Example]:
-    for example in maker(folder, split):
-        if not isinstance(example, Example):
-            raise InputError(f"A data set yields examples, not {example!r:.60}.", hint="Mend the plugin.")
-        yield example
-
-
-def _loader(name: str) -> type[Loader]:
-    found = _LOADERS.get(plain(name))
-    if found is None:
-        raise UnknownNameError.of("data set", name, NAMES)
-    return found
+def _checked(name: str, maker: Callable[[Path, str], Iterable[Example]], folder: Path, split: str) -> Iterator[Example]:
+    with plugins.failures(f"The data set {name}"):
+        for example in maker(folder, split):
+            if not isinstance(example, Example):
+                raise InputError(f"The data set {name} yields examples, not {example!r:.60}.", hint="Mend the plugin.")
+            yield AS_EXAMPLE.validate_python(vars(example))

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from ..task import Example
-from .json_stream import JsonRecord
+from .files import JsonRecord
 from .loader import Loader, Picture, answer_text
 
 

@@ -24,11 +24,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ..task import Example
-from .files import Folder, Located
-from .json_stream import JsonRecord
+from .files import JsonRecord
 from .loader import Loader, Picture, answer_text
-
-KEPT = ("utterance", "paraphrased", "rephrase", "scenes", "properties", "pattern_name", "program")
 
 
 class COVR(Loader):
@@ -46,10 +43,10 @@ class COVR(Loader):
     )
     files = tuple(f"{base}{{split}}{end}" for end in (".jsonl", ".json") for base in ("", "annotations/", "data/"))
 
-    def sources(self, folder: Folder) -> tuple[Located, ...]:
-        """Returns the file of the split; ``test_paraphrased`` is ``test`` where there is no file of that name."""
+    def names(self) -> tuple[str, ...]:
+        """Returns where they may be; ``test_paraphrased`` is ``test`` where there is no file of that name."""
         splits = (self.split, self.split.removesuffix("_paraphrased"))
-        return (self.need(folder, *(name.format(split=split) for split in splits for name in self.files)),)
+        return tuple(name.format(split=split) for split in splits for name in self.files)
 
     def examples(self, key: str, row: JsonRecord, picture: Picture) -> Iterator[Example]:
         """Turns a record into an example."""
@@ -57,20 +54,18 @@ class COVR(Loader):
         if not scenes:
             raise ValueError("it has no scenes")
         template = row["utterance"] if "utterance" in row else row["question"]
-        question = str(row.get("paraphrased") or row.get("rephrase") or template)
         answer = row.get("answer")
         groups = {"images": str(len(scenes))}
         if row.get("pattern_name"):
             groups["pattern"] = str(row["pattern_name"])
         yield Example(
             id=str(row["qid"] if "qid" in row else row["question_id"]),
-            question=question,
+            question=str(row.get("paraphrased") or row.get("rephrase") or template),
             images=tuple(picture(*paths(scene)) for scene in scenes),
             form="set",
             gold=() if answer is None else (answer_text(answer),),
             groups=groups,
             cluster=" ".join(sorted(scenes)),
-            record={name: row[name] for name in KEPT if name in row} | {"statement": not question.endswith("?")},
         )
 
 

@@ -1,60 +1,52 @@
-"""Finds the files of a data set in the places where people have them: unpacked, or still in the archives.
+"""Finds and reads the files of a data set where people have them: unpacked, or still in the archives.
 
 A folder may be the data set's own or hold several, each under its name; annotations and pictures are read straight
-out of zip archives where they are not unpacked.
+out of zip archives where they are not unpacked. Annotations are JSON: an object keyed by question, a list, an object
+with a list, or JSON Lines.
 """
 
 from __future__ import annotations
 
+import hashlib
 import io
+import json
 import re
 import zipfile
+import zlib
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import IO
+from typing import IO, Any, TypeAlias
 
-from ...core.errors import SetupError
-from ...core.given_files import open_file
-from ..task import PictureFile
+from ...core.errors import InputError, SetupError
+from ...core.given_files import check_values, parse_json, parser_errors, read_lines
+from ...core.picture_files import archive
+from ..task import Located, PictureFile
 
+JsonRecord: TypeAlias = dict[str, Any]
+
+LARGEST = 1 << 31
+"""Characters a file may have: more than any official one has, and far less than an archive of zeros unpacks to."""
 DEPTH = ("*.zip", "*/*.zip")
 """Where archives are looked for."""
 
 
-@dataclass(frozen=True)
-class Located:
-    """A file in a folder or inside an archive."""
+@contextmanager
+def open_text(source: Located) -> Iterator[IO[str]]:
+    """Opens a file as UTF-8 text.
 
-    path: Path
-    member: str = ""
-    """Its name in the archive; empty for a plain file."""
-
-    def __str__(self) -> str:
-        return f"{self.member} in {self.path}" if self.member else str(self.path)
-
-    @contextmanager
-    def open(self) -> Iterator[IO[str]]:
-        """Opens it as UTF-8 text.
-
-        Raises:
-            InputError: it is a pipe.
-            SetupError: it cannot be opened.
-        """
-        try:
-            archive = zipfile.ZipFile(self.path) if self.member else None
-            raw: IO[bytes] = archive.open(self.member) if archive else open_file(self.path, str(self))
-        except (OSError, KeyError, ValueError, zipfile.BadZipFile) as error:
-            raise SetupError(f"Cannot open {self}: {error}.", hint="Check the file, or download it again.") from None
-        try:
-            with io.TextIOWrapper(raw, encoding="utf-8-sig") as text:
-                yield text
-        finally:
-            if archive:
-                archive.close()
+    Raises:
+        InputError: it is a pipe.
+        SetupError: it cannot be opened.
+    """
+    try:
+        raw = source.open()
+    except (OSError, KeyError, ValueError, zipfile.BadZipFile) as error:
+        raise SetupError(f"Cannot open {source}: {error}.", hint="Check the file, or download it again.") from None
+    with io.TextIOWrapper(raw, encoding="utf-8-sig") as text:
+        yield text
 
 
 class Folder:
@@ -117,10 +109,9 @@ class Folder:
         found: dict[str, list[Located]] = defaultdict(list)
         for path in sorted({path for root in self.roots for depth in DEPTH for path in root.glob(depth)}):
             try:
-                with zipfile.ZipFile(path) as archive:
-                    for name in archive.namelist():
-                        if not name.endswith("/") and not name.startswith("__MACOSX/"):
-                            found[name.rpartition("/")[2]].append(Located(path, name))
+                for name in archive(str(path)).namelist():
+                    if not name.endswith("/") and not name.startswith("__MACOSX/"):
+                        found[name.rpartition("/")[2]].append(Located(path, name))
             except (OSError, zipfile.BadZipFile):
                 self.damaged.append(path)
         return found
@@ -129,3 +120,57 @@ class Folder:
 def plain(name: str) -> str:
     """A name without case, spaces and marks: ``OK-VQA`` and ``ok_vqa`` are the same."""
     return re.sub(r"[\W_]+", "", name).lower()
+
+
+def stream_records(source: Located, *, within: str = "", keyed: bool = False) -> Iterator[tuple[str, JsonRecord]]:
+    """Yields the records of a file with their keys, in order.
+
+    Args:
+        source: The file.
+        within: Name of the list to read where the file is one object, such as ``questions``.
+        keyed: Whether an object at the top maps keys to records; else objects at the top are records themselves.
+
+    Raises:
+        InputError: the file is not JSON, is too large, or holds something else than objects.
+        SetupError: it cannot be opened.
+    """
+    shown, hint = str(source), "Check that it is the right file."
+    try:
+        with open_text(source) as file:
+            text = file.read(LARGEST + 1)
+    except (UnicodeDecodeError, zipfile.BadZipFile, zlib.error, EOFError, OSError) as error:
+        raise InputError(f"Cannot read {shown}: {' '.join(str(error).split())}.", hint="Download it again.") from None
+    if len(text) > LARGEST:
+        raise InputError(f"{shown} has more than {LARGEST:,} characters.", hint=hint)
+    with parser_errors(shown):
+        try:
+            whole = json.loads(text)
+        except json.JSONDecodeError as error:
+            if error.msg != "Extra data":
+                raise
+            whole = [parse_json(line, shown, number) for number, line in read_lines(text)]
+    del text
+    if within and isinstance(whole, dict):
+        whole = whole.get(within)
+        if not isinstance(whole, list):
+            raise InputError(f"{shown} has no list {within!r}.", hint=hint)
+    keyed = keyed and isinstance(whole, dict)
+    rows = whole if isinstance(whole, list) else [whole]
+    for count, (key, row) in enumerate(whole.items() if keyed else (("", row) for row in rows), 1):
+        if not isinstance(row, dict):
+            raise InputError(f"{shown} is not as it should be: record {count} is not an object.", hint=hint)
+        check_values(row, f"{shown}, record {count}")
+        yield key, row
+
+
+def sha256(source: Located) -> str:
+    """Returns the SHA-256 of a file.
+
+    Raises:
+        SetupError: it cannot be read.
+    """
+    try:
+        with source.open() as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()  # type: ignore[arg-type]
+    except (OSError, KeyError, zipfile.BadZipFile) as error:
+        raise SetupError(f"Cannot read {source}: {error}.", hint="Check the file.") from None

@@ -14,7 +14,6 @@ read once needs no network.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import re
@@ -25,9 +24,8 @@ from zlib import crc32
 
 from ...core.errors import InputError, SetupError
 from ...models.library_errors import first_line
-from ..task import Example, PictureFile
-from .files import Located
-from .json_stream import JsonRecord
+from ..task import Example, Located, PictureFile
+from .files import JsonRecord, sha256
 from .loader import Loader, Split
 
 SCHEME = "hf://"
@@ -141,7 +139,7 @@ def _rows(known: dict[str, Any], files: list[str]) -> Iterator[dict[str, Any]]:
         try:
             is_new = not isinstance(try_to_load_from_cache(name, file, **kept), str)
             path = Path(hf_hub_download(name, file, **kept))
-            if is_new and known["files"][file] not in ("", _sha256(path)):
+            if is_new and known["files"][file] not in ("", sha256(Located(path))):
                 path.resolve().unlink()
                 path.unlink(missing_ok=True)
                 raise SetupError(f"{file} of {name} came damaged.", hint="It was not kept; ask again.")
@@ -151,11 +149,6 @@ def _rows(known: dict[str, Any], files: list[str]) -> Iterator[dict[str, Any]]:
                         yield {name: value for name, value in row.items() if value is not None}
         except (ArrowException, httpx2.HTTPError, OSError, ValueError) as error:
             raise SetupError(f"Cannot read {file} of {name}: {first_line(error)}.", hint="Ask again.") from None
-
-
-def _sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _indexed(address: str) -> Path:

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import random
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import islice
 from typing import Any, ClassVar, TypeAlias
 
 from ...core.errors import InputError
-from ..task import Example, PictureFile
-from .files import Folder, Located
-from .json_stream import JsonRecord, stream_records
+from ..task import Example, Located, PictureFile
+from .files import Folder, JsonRecord, stream_records
 
 Picture: TypeAlias = Callable[..., PictureFile]
 """Returns a picture by the names that its file may have."""
@@ -40,6 +41,44 @@ class Split:
         return self.start()
 
 
+def sample(split: Split, count: int, seed: int) -> Split:
+    """Returns a split with some of its questions, in their order.
+
+    Where figures ask that a group be right together, such as a statement's pictures, whole groups are drawn, as long
+    as they fit; else questions are.
+
+    Args:
+        split: the split.
+        count: how many questions; groups may leave some room.
+        seed: of the draw: the same seed draws the same from the same file, everywhere.
+
+    Raises:
+        InputError: there are not so many, or a group is larger.
+    """
+    sizes = Counter(map(_unit, split))
+    total = sizes.total()
+    if not 1 <= count <= total:
+        raise InputError(f"A sample of {count:,} cannot be had of {total:,} questions.", hint="Give another --sample.")
+    units = list(sizes)
+    random.Random(seed).shuffle(units)
+    chosen: set[str] = set()
+    drawn = 0
+    for unit in units:
+        if drawn + sizes[unit] > count:
+            break
+        chosen.add(unit)
+        drawn += sizes[unit]
+    if not chosen:
+        raise InputError(f"No whole group fits into {count:,} questions.", hint="Give a larger --sample.")
+    groups = f" in {len(chosen):,} whole groups" if max(sizes.values()) > 1 else ""
+    part = f"a random sample of {drawn:,} of {total:,} questions{groups}, seed {seed}"
+    return replace(split, start=lambda: (one for one in split if _unit(one) in chosen), part=(*split.part, part))
+
+
+def _unit(example: Example) -> str:
+    return example.group or example.id
+
+
 class Loader(ABC):
     """One split of a data set. A data set is a subclass that declares what follows and reads one record."""
 
@@ -56,7 +95,7 @@ class Loader(ABC):
     """Where the annotations of ``{split}`` may be in that folder; the first file that is there is read."""
     keyed: ClassVar[bool] = False
     within: ClassVar[str] = ""
-    """Both as for :func:`~codevqa.eval.datasets.json_stream.stream_records`."""
+    """Both as for :func:`~codevqa.eval.datasets.files.stream_records`."""
     places: ClassVar[tuple[str, ...]]
     """Where the pictures of ``{split}`` may be in that folder."""
     questions: ClassVar[str]
@@ -66,14 +105,7 @@ class Loader(ABC):
     hub: ClassVar[Mapping[str, str] | None] = None
     """What the hub calls official splits, where not by their own name; None for data sets that it does not have."""
 
-    def __init__(self, split: str, permutations: int | None = None) -> None:
-        """Takes the split; only NLVR has permutations.
-
-        Raises:
-            InputError: the data set has no such option.
-        """
-        if permutations is not None:
-            raise InputError(f"{self.title} has no permutations.", hint="Leave that option out.")
+    def __init__(self, split: str) -> None:
         self.split = split
 
     @abstractmethod
@@ -93,14 +125,17 @@ class Loader(ABC):
         """Returns key and record of a row of a table on the hub."""
         return "", row
 
+    def names(self) -> tuple[str, ...]:
+        """Returns where the annotations may be."""
+        return tuple(name.format(split=self.split) for name in self.files)
+
     def sources(self, folder: Folder) -> tuple[Located, ...]:
         """Returns the files of the split.
 
         Raises:
-            InputError: a file is another data set's.
             SetupError: they are not there.
         """
-        return (self.need(folder, *(name.format(split=self.split) for name in self.files)),)
+        return (self.need(folder, *self.names()),)
 
     def notes(self, first: Example) -> tuple[str, ...]:
         """Returns what a user should be told of a split, whose first example is given."""

@@ -12,16 +12,16 @@ other field that holds short texts or numbers.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
-from functools import partial
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
 from ...core.collection import Collection
 from ...core.errors import InputError, UnknownNameError
 from ...core.given_files import parse_json, pictures_and_question
-from ..task import Example, PictureFile
-from .files import Located
+from ..task import Example, Located, PictureFile
+from .files import open_text
 from .loader import Split, answer_text
 
 FIELDS = frozenset(("image", "images", "question", "answer", "id"))
@@ -46,7 +46,9 @@ def open_own(path: Path, folder: Path | None = None, group_by: Sequence[str] = (
     """
     if not path.is_file():
         raise InputError(f"No file of questions at {path}.", hint="Check the path.")
-    read = partial(_examples, Located(path), _Pictures(folder or path.parent))
+    # Many lines name the same picture, or the same folder.
+    pictures = lru_cache(maxsize=1024)(partial(_pictures, folder or path.parent))
+    read = partial(_examples, Located(path), pictures)
     groups: dict[str, set[str]] = {}
     for example in read(None):
         for name, value in example.groups.items():
@@ -64,23 +66,17 @@ def open_own(path: Path, folder: Path | None = None, group_by: Sequence[str] = (
     return Split("own", path.stem, "", (Located(path),), partial(read, chosen))
 
 
-class _Pictures:
-    """The pictures that a file names. Each folder is looked through once."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self.folders: dict[str, tuple[PictureFile, ...]] = {}
-
-    def __call__(self, word: str) -> tuple[PictureFile, ...]:
-        path = self.folder / word
-        if path.suffix or not (word in self.folders or os.path.isdir(path)):  # noqa: PTH112 - any name may come
-            return (PictureFile(path),)
-        if word not in self.folders:
-            self.folders[word] = tuple(PictureFile(one.path, one.member) for one in Collection(path).open())
-        return self.folders[word]
+def _pictures(folder: Path, word: str) -> tuple[PictureFile, ...]:
+    """Returns the picture that a line names, or those of the folder that it names."""
+    path = folder / word
+    if path.suffix or not os.path.isdir(path):  # noqa: PTH112 - any name may come
+        return (PictureFile(path),)
+    return tuple(PictureFile(one.path, one.member) for one in Collection(path).open())
 
 
-def _examples(source: Located, pictures: _Pictures, groups: Sequence[str] | None) -> Iterator[Example]:
+def _examples(
+    source: Located, pictures: Callable[[str], tuple[PictureFile, ...]], groups: Sequence[str] | None
+) -> Iterator[Example]:
     """Yields the questions of a file; ``groups`` None names all fields that can group.
 
     Raises:
@@ -92,8 +88,9 @@ def _examples(source: Located, pictures: _Pictures, groups: Sequence[str] | None
         words, question = pictures_and_question(row, where)
         images = tuple(image for word in words for image in pictures(word))
         name = row.get("id", number)
-        if not images or not question.strip() or not isinstance(name, str | int):
-            wrong = "names no picture" if not images else "has an empty question" if not question.strip() else ""
+        named = images and all(words)  # "" would be the whole folder
+        if not named or not question.strip() or not isinstance(name, str | int):
+            wrong = "names no picture" if not named else "has an empty question" if not question.strip() else ""
             raise InputError(f"{where} {wrong or 'has an id that is no text'}.", hint=_HINT)
         if (first := lines.setdefault(str(name), number)) != number:
             raise InputError(f"{where}: line {first} has the id {name!r} too.", hint="Give each line an id of its own.")
@@ -128,7 +125,7 @@ def _short(row: Mapping[str, Any]) -> dict[str, str]:
 
 def _rows(source: Located) -> Iterator[tuple[int, Any]]:
     """Yields the lines that are not empty, with their numbers, reading as it goes."""
-    with source.open() as file:
+    with open_text(source) as file:
         try:
             for number, line in enumerate(file, 1):
                 if line.strip():

@@ -22,8 +22,7 @@ import random
 from collections.abc import Iterator
 
 from ..task import Example
-from .files import Folder, Located
-from .json_stream import JsonRecord
+from .files import JsonRecord
 from .loader import Loader, Picture, truth
 
 FOLDERS = {
@@ -49,11 +48,10 @@ class VisualHaystacks(Loader):
     questions = "Get the folders from https://huggingface.co/datasets/tsunghanwu/visual_haystacks."
     pictures = "Get val2017.zip and test2017.zip from https://cocodataset.org, and unpack them into its coco/."
 
-    def sources(self, folder: Folder) -> tuple[Located, ...]:
-        """Returns the file of the split; any other is read by its own name."""
+    def names(self) -> tuple[str, ...]:
+        """Returns where it may be; a split that is not official is read by its own name."""
         needles, _, size = self.split.rpartition("_")
-        official = (f"{one}/visual_haystack_{size}.json" for one in FOLDERS.get(needles, ()))
-        return (self.need(folder, *official, f"{self.split}.json"),)
+        return (*(f"{one}/visual_haystack_{size}.json" for one in FOLDERS.get(needles, ())), f"{self.split}.json")
 
     def examples(self, key: str, row: JsonRecord, picture: Picture) -> Iterator[Example]:
         """Turns a record into an example."""
@@ -72,7 +70,6 @@ class VisualHaystacks(Loader):
             gold=truth(_ANSWERS[said["gpt"].strip(" .").lower()]) if "gpt" in said else (),
             groups={"images": str(len(names)), "needles": str(len(needles))},
             cluster=" ".join(sorted(needles)),
-            record={"needles": sorted(names.index(name) + 1 for name in needles)},
         )
 
 

@@ -27,12 +27,11 @@ in train with ``answer``.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar
 
-from ..task import Example
-from .files import Folder, Located
-from .json_stream import JsonRecord, stream_records
+from ..task import Example, Located
+from .files import Folder, JsonRecord, stream_records
 from .loader import Loader, Picture, answer_text
 
 FOLDERS = ("", "annotations/", "questions/", "coco/annotations/", "vqa/")
@@ -52,19 +51,20 @@ class VQA(Loader):
     shorter: ClassVar[str]
     """What names of files in list format begin with."""
 
-    def __init__(self, split: str, permutations: int | None = None) -> None:
-        super().__init__(self.aliases.get(split, split), permutations)
+    def __init__(self, split: str) -> None:
+        super().__init__(self.aliases.get(split, split))
 
     def sources(self, folder: Folder) -> tuple[Located, ...]:
         """Returns the questions, and the annotations where there are any."""
-        split, either = self.split, ("", self.shorter)
-        official = f"{self.prefix}OpenEnded_mscoco_{split}_questions.json"
-        named = [official, *(f"{start}{split}_questions.json" for start in either)]
-        lists = [f"{start}{split}{end}.json" for end in ("", "_eval") for start in either]
-        source = folder.find(*_everywhere(named + lists)) or self.need(folder, official, lists[0])
-        known = [self._annotations, *(f"{start}{split}_annotations.json" for start in either)]
-        gold = folder.find(*_everywhere(known))
-        return (source, gold) if gold else (source,)
+        official = f"{self.prefix}OpenEnded_mscoco_{self.split}_questions.json"
+        source = folder.find(*self._names(official, "_questions", "", "_eval"))
+        gold = folder.find(*self._names(self._annotations, "_annotations"))
+        return tuple(filter(None, (source or self.need(folder, official, f"{self.split}.json"), gold)))
+
+    def _names(self, official: str, *ends: str) -> list[str]:
+        """Where a file may be; in list format its name begins shorter, or with the split."""
+        names = [official, *(f"{start}{self.split}{end}.json" for end in ends for start in ("", self.shorter))]
+        return [base + name for name in names for base in FOLDERS]
 
     @property
     def _annotations(self) -> str:
@@ -86,14 +86,13 @@ class VQA(Loader):
         rows = ((key, row | told.get(str(row.get("question_id")), {})) for key, row in asked)
         yield from self.made(source, rows, picture)
 
-    def example(self, row: JsonRecord, picture: Picture, gold: tuple[str, ...], **more: object) -> Example:
-        """Returns the example of a question with what only one of the data sets keeps in its record."""
-        found = picture(*self._names(row))
+    def example(
+        self, row: JsonRecord, picture: Picture, gold: tuple[str, ...], record: Mapping[str, Any] = {}
+    ) -> Example:
+        """Returns the example of a question with its answers."""
+        found = picture(*self._places(row))
         official = COCO_NAME.fullmatch(found.name)
-        image = official[1] if official else str(row.get("image", found.name))
-        record = {name: value for name, value in more.items() if value}
-        if "image_id" in row:
-            image = record["image_id"] = str(row["image_id"])
+        image = official[1] if official else row.get("image", found.name)
         kinds = ("question_type", "answer_type")
         return Example(
             id=str(row["question_id"]),
@@ -102,11 +101,11 @@ class VQA(Loader):
             form="image",
             gold=gold,
             groups={kind: str(row.get(kind) or "unknown") for kind in kinds} if gold else {},
-            cluster=image,
+            cluster=str(row.get("image_id", image)),
             record=record,
         )
 
-    def _names(self, row: JsonRecord) -> list[str]:
+    def _places(self, row: JsonRecord) -> list[str]:
         """Where the picture of a question may be."""
         if "image" in row:
             return [str(row["image"]), str(row["image"]).rpartition("/")[2]]
@@ -145,8 +144,7 @@ class VQAv2(VQA):
         given = _answers(row)
         if given and "raw_answer" in given[0]:
             raise ValueError("its answers are stemmed, as OK-VQA's are")
-        gold = tuple(answer_text(one["answer"]) for one in given)
-        yield self.example(row, picture, gold, multiple_choice_answer=row.get("multiple_choice_answer"))
+        yield self.example(row, picture, tuple(answer_text(one["answer"]) for one in given))
 
 
 class OKVQA(VQA):
@@ -175,13 +173,8 @@ class OKVQA(VQA):
         """Turns a question into an example."""
         given = _answers(row)
         gold = tuple(answer_text(one["raw_answer"] if "raw_answer" in one else one["answer"]) for one in given)
-        names = ("answer_id", "raw_answer", "answer", "answer_confidence")
-        kept = [{name: one[name] for name in names if name in one} for one in given]
-        yield self.example(row, picture, gold, answers=kept)
-
-
-def _everywhere(names: list[str]) -> list[str]:
-    return [base + name for name in names for base in FOLDERS]
+        kept = [{name: one[name] for name in ("raw_answer", "answer") if name in one} for one in given]
+        yield self.example(row, picture, gold, {"answers": kept} if kept else {})
 
 
 def _answers(row: JsonRecord) -> list[dict[str, Any]]:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from types import MappingProxyType
-from typing import TypeAlias
+from typing import ClassVar, TypeAlias
 
 from ..statistics import Interval
 from ..task import Example
@@ -21,7 +20,7 @@ class Metric(ABC):
 
     name: str
     """What a report prints, such as ``VQA accuracy (official 2021)``."""
-    reasons: Mapping[str, str] = MappingProxyType({})
+    reasons: ClassVar[Mapping[str, str]] = {}
     """The figures about a whole run, each with why it may be None."""
     answers: int = 1
     """Accepted answers that a question needs to be scored as the name says; with fewer, by exact match."""

@@ -9,8 +9,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from types import MappingProxyType
-from typing import Any, TypeAlias
+from typing import Any, ClassVar, TypeAlias
 
 from ..statistics import Interval, mean_of
 from ..task import Example
@@ -22,15 +21,13 @@ def _plain(answer: str) -> str:
     return answer.strip().rstrip(".").lower()
 
 
-GQA_VARIANTS: Readings = MappingProxyType(
-    {
-        "": ("exact match", _plain, _plain),
-        "official": ("exact match (official: letter by letter)", str, str),
-        "lmms": ("exact match (lmms-eval: no case, no punctuation)", text.lmms_exact, text.lmms_exact),
-        # Rewrites the prediction only, so that an answer such as "t-shirt" can never be right.
-        "release": ("exact match (paper's release)", text.release, str),
-    }
-)
+GQA_VARIANTS: Readings = {
+    "": ("exact match", _plain, _plain),
+    "official": ("exact match (official: letter by letter)", str, str),
+    "lmms": ("exact match (lmms-eval: no case, no punctuation)", text.lmms_exact, text.lmms_exact),
+    # Rewrites the prediction only, so that an answer such as "t-shirt" can never be right.
+    "release": ("exact match (paper's release)", text.release, str),
+}
 Choices: TypeAlias = Callable[[], Iterable[tuple[str, Mapping[str, Any]]]]
 """Yields ids of questions with ``{"valid": […], "plausible": […]}``."""
 _COMMON = frozenset(("color", "material", "shape"))
@@ -40,24 +37,23 @@ class GQAMetric(ExactMatch):
     """Exact match on GQA.
 
     Args:
-        variant: one of ``GQA_VARIANTS``.
+        variant: one of the variants.
+        variants: the variants of the data set.
         choices: yields what ``val_choices.json`` of GQA's ``eval.zip`` holds; None leaves validity and plausibility
             out.
     """
 
-    reasons = MappingProxyType(
-        {
-            "consistency": "needs an answer to every question entailed by one answered right, and those are in the "
-            "file of all questions, not in that of the balanced ones",
-            "validity": "needs choices for every question; GQA's eval.zip has them for train and val",
-            "plausibility": "needs choices for every question; GQA's eval.zip has them for train and val",
-            "distribution": "needs gold answers and groups",
-            "balanced": "needs gold answers",
-        }
-    )
+    reasons: ClassVar = {
+        "consistency": "needs an answer to every question entailed by one answered right, and those are in the "
+        "file of all questions, not in that of the balanced ones",
+        "validity": "needs choices for every question; GQA's eval.zip has them for train and val",
+        "plausibility": "needs choices for every question; GQA's eval.zip has them for train and val",
+        "distribution": "needs gold answers and groups",
+        "balanced": "needs gold answers",
+    }
 
-    def __init__(self, variant: str = "", choices: Choices | None = None) -> None:
-        super().__init__(variant, GQA_VARIANTS)
+    def __init__(self, variant: str, variants: Readings, choices: Choices | None = None) -> None:
+        super().__init__(variant, variants)
         self.choices = choices
 
     def corpus(self, answered: Iterable[tuple[Example, str]]) -> dict[str, Figure]:

@@ -1,7 +1,7 @@
 """Right for the right reason: whether the calls of a program returned what is true of the picture.
 
-Each call of ``query`` and ``get_pos`` is compared with the scene graph of its picture (:mod:`.truth` lists what a
-graph can tell). A right answer that rests on a false value is right for the wrong reason.
+Each call of ``query`` and ``get_pos`` is compared with the scene graph of its picture (:mod:`.scene_graphs` lists what
+a graph can tell). A right answer that rests on a false value is right for the wrong reason.
 What a graph does not tell is left out. The judgement comes after the answer and never takes part in it.
 
 A question whose program failed is not judged: its answer came from the baseline.
@@ -17,8 +17,7 @@ from typing import Any
 
 from ..statistics import Interval, mean_of
 from ..task import Example, Row
-from .scene_graphs import SceneGraphs
-from .truth import SceneJudge
+from .scene_graphs import SceneGraphs, SceneJudge
 
 STEPS = ("query", "get_pos")
 """Primitives whose values are judged."""

@@ -7,7 +7,6 @@ the prediction is held against the other nine and scores min(1, matches / 3); th
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from types import MappingProxyType
 from typing import TypeAlias
 
 from ..task import Example
@@ -42,32 +41,24 @@ def _lavis(found: str, golds: Sequence[str]) -> tuple[str, Sequence[str]]:
     return text.release(found), golds
 
 
-def _prediction(found: str, golds: Sequence[str]) -> tuple[str, Sequence[str]]:
-    return text.release(found), golds
-
-
 def _both(rewrite: Callable[[str], str]) -> Reader:
     return lambda found, golds: (rewrite(found), [rewrite(gold) for gold in golds])
 
 
 Variants: TypeAlias = Mapping[str, tuple[str, Reader]]
 """Name and reader by variant."""
-VQAV2_VARIANTS: Variants = MappingProxyType(
-    {
-        "": ("VQA accuracy (official 2021, lower-cased)", _lower),
-        "official": ("VQA accuracy (official 2021)", _official),
-        "lavis": ("VQA accuracy (LAVIS)", _lavis),
-        "lmms": ("VQA accuracy (lmms-eval)", _both(text.lmms_vqa)),
-        "release": ("VQA accuracy (paper's release)", _lavis),
-    }
-)
-OKVQA_VARIANTS: Variants = MappingProxyType(
-    {
-        **VQAV2_VARIANTS,
-        "lmms": ("VQA accuracy (lmms-eval, EvalAI)", _both(text.evalai)),
-        "stem": ("VQA accuracy (prediction and answers stemmed)", _prediction),
-    }
-)
+VQAV2_VARIANTS: Variants = {
+    "": ("VQA accuracy (official 2021, lower-cased)", _lower),
+    "official": ("VQA accuracy (official 2021)", _official),
+    "lavis": ("VQA accuracy (LAVIS)", _lavis),
+    "lmms": ("VQA accuracy (lmms-eval)", _both(text.lmms_vqa)),
+    "release": ("VQA accuracy (paper's release)", _lavis),
+}
+OKVQA_VARIANTS: Variants = {
+    **VQAV2_VARIANTS,
+    "lmms": ("VQA accuracy (lmms-eval, EvalAI)", _both(text.evalai)),
+    "stem": ("VQA accuracy (prediction and answers stemmed)", lambda found, golds: (text.release(found), golds)),
+}
 
 
 class VQAMetric(Metric):

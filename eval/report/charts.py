@@ -5,7 +5,7 @@ Places are per cent of the width, so a chart fits a phone as well as a wide scre
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from ..metrics.steps import StepSummary
@@ -39,7 +39,7 @@ class Mark:
 
 @dataclass(frozen=True)
 class Chart:
-    """Marks on one scale."""
+    """Marks on one scale; without any, nothing is drawn."""
 
     title: str
     marks: tuple[Mark, ...]
@@ -56,21 +56,19 @@ def headline(run: RunFigures) -> Iterator[Chart]:
         for method, one in run.summary.methods.items()
         if one.accuracy is not None
     ]
-    if found:
-        yield Chart("Accuracy", tuple(found), SHARE)
+    yield Chart("Accuracy", tuple(found), SHARE)
     marks = []
     for pair, paired in run.summary.pairs.items():
         gain = paired.difference
         line = None if too_few(gain) else (50 + 50 * gain.low, 50 + 50 * gain.high)
         text = f"{points(gain)}, n {gain.n:,}"
         marks.append(Mark(pair_label(pair), "", 50 + 50 * gain.value, line, text))
-    if marks:
-        ticks = ((0.0, "−100"), (50.0, "0"), (100.0, "+100"))
-        yield Chart("Difference in points", tuple(marks), ticks, note="Same questions for both methods.")
+    ticks = ((0.0, "−100"), (50.0, "0"), (100.0, "+100"))
+    yield Chart("Difference in points", tuple(marks), ticks, note="Same questions for both methods.")
 
 
-def cost(summary: Summary) -> Chart | None:
-    """Accuracy against seconds a question; None where either is unknown."""
+def cost(summary: Summary) -> Chart:
+    """Accuracy against seconds a question, where both are known."""
     found = [
         (name, one.accuracy, one.cost.seconds) for name, one in summary.methods.items() if one.accuracy and one.cost
     ]
@@ -81,17 +79,15 @@ def cost(summary: Summary) -> Chart | None:
         text = f"{share.text}: {seconds:.3f} s"
         marks.append(replace(share, at=100 * seconds / most, text=text, height=100 * accuracy.value))
     note = "Upwards: accuracy. To the right: mean seconds a question."
-    return Chart("Accuracy against seconds a question", tuple(marks), _seconds(most), note=note) if marks else None
+    return Chart("Accuracy against seconds a question", tuple(marks), _seconds(most), note=note)
 
 
-def latency(summary: Summary) -> Chart | None:
-    """Seconds a question as a distribution; None where they are unknown."""
+def latency(summary: Summary) -> Chart:
+    """Seconds a question as a distribution, where they are known."""
     found = {method: one.cost for method, one in summary.methods.items() if one.cost and one.cost.spread}
     most = ROOM * max((one.spread[95] for one in found.values()), default=0.0)
-    if not most:
-        return None
     marks = []
-    for method, one in found.items():
+    for method, one in found.items() if most else ():
         low, first, middle, third, high = (100 * one.spread[mark] / most for mark in (5, 25, 50, 75, 95))
         text = f"median {one.spread[50]:.3f} s, 95 % in {one.spread[95]:.3f} s, n {one.rows:,}"
         marks.append(Mark(METHOD_LABELS[method], method, middle, (low, high), text, box=(first, third)))
@@ -113,23 +109,19 @@ def kinds(summary: Summary) -> Iterator[Chart]:
         yield Chart(f"By {key.replace('_', ' ')}" if key else "Kinds of questions", tuple(marks), SHARE, note=part)
 
 
-def primitives(steps: StepSummary) -> Chart:
-    """How often each primitive was right, of its calls that scene graphs can judge."""
-    marks = [_share(name, "codevqa", steps.shares[name]) for name in steps.calls if name in steps.shares]
-    return Chart("Right of the judged calls", tuple(marks), SHARE, "95 % intervals, n judged calls")
+def primitives(summary: Summary, steps: StepSummary | None) -> Iterator[Chart]:
+    """How often answers were right whose program used each primitive, and each of its calls that can be judged."""
+    used = [_share(name, "codevqa", one.accuracy) for name, one in summary.primitives.items() if one.accuracy]
+    yield Chart("Right answers of programs that used it", tuple(used), SHARE)
+    if steps:
+        judged = [_share(name, "codevqa", steps.shares[name]) for name in steps.calls if name in steps.shares]
+        yield Chart("Right of the judged calls", tuple(judged), SHARE, "95 % intervals, n judged calls")
 
 
 def _share(label: str, colour: str, share: Interval) -> Mark:
-    if too_few(share):
-        return Mark(label, colour, 100 * share.value, None, f"{100 * share.value:.1f} %: too few to say, n {share.n:,}")
-    line = (100 * share.low, 100 * share.high)
+    line = None if too_few(share) else (100 * share.low, 100 * share.high)
     return Mark(label, colour, 100 * share.value, line, f"{percent(share)}, n {share.n:,}")
 
 
 def _seconds(most: float) -> tuple[tuple[float, str], ...]:
     return ((0.0, "0 s"), (50.0, f"{most / 2:.2g} s"), (100.0, f"{most:.2g} s"))
-
-
-def marked(charts: Iterable[Chart | None]) -> list[Chart]:
-    """Returns those charts that have something to show."""
-    return [one for one in charts if one is not None and one.marks]

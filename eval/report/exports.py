@@ -90,23 +90,14 @@ def _jsonl(example: Example, row: Row, metric: Metric | None) -> str:
     return json.dumps(shown | told, ensure_ascii=False)
 
 
-def _gqa(example: Example, row: Row, metric: Metric | None) -> str:
-    return json.dumps({"questionId": example.id, "prediction": row.prediction}, ensure_ascii=False)
-
-
 def _vqa(example: Example, row: Row, metric: Metric | None) -> str:
     if not example.id.isdecimal():
         raise InputError(f"The id {example.id!r} is no number, as VQA's are.", hint="Choose another format.")
     return json.dumps({"question_id": int(example.id), "answer": row.prediction}, ensure_ascii=False)
 
 
-def _nlvr(example: Example, row: Row, metric: Metric | None) -> str:
-    return f"{example.id},{_judgement(row)}"
-
-
-def _nlvr2(example: Example, row: Row, metric: Metric | None) -> str:
-    said = _judgement(row)
-    return f"{example.id},{said.capitalize() if said in ('true', 'false') else said}"
+_JUDGED = {"true": "True", "false": "False"}
+"""As NLVR2 writes them."""
 
 
 def _judgement(row: Row) -> str:
@@ -117,9 +108,11 @@ def _judgement(row: Row) -> str:
 
 FORMATS: Mapping[str, Callable[[Example, Row, Metric | None], str]] = {
     "jsonl": _jsonl,
-    "gqa": _gqa,
+    "gqa": lambda example, row, _: json.dumps(
+        {"questionId": example.id, "prediction": row.prediction}, ensure_ascii=False
+    ),
     "vqa": _vqa,
-    "nlvr": _nlvr,
-    "nlvr2": _nlvr2,
+    "nlvr": lambda example, row, _: f"{example.id},{_judgement(row)}",
+    "nlvr2": lambda example, row, _: f"{example.id},{_JUDGED.get(said := _judgement(row), said)}",
 }
 """What writes an answer, by format."""

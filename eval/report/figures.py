@@ -96,8 +96,6 @@ class MethodSummary:
     """Share of the rows with a program whose program merely passes the question to one ``query``."""
     errors: tuple[ErrorLine, ...]
     """Most frequent first."""
-    seconds: Mapping[str, float]
-    """``mean``, ``median`` and ``p95`` of wall time, with the time that a question waits for others."""
     tokens: float
     """Mean number of tokens the language models read and wrote."""
     corpus: Mapping[str, Figure]
@@ -116,7 +114,6 @@ class MethodSummary:
 class Group:
     """One line of a breakdown."""
 
-    key: str
     value: str
     n: int
     """Examples of it with a score by some method."""
@@ -126,23 +123,13 @@ class Group:
 
 
 @dataclass(frozen=True)
-class Single:
-    """A question that only one of two methods got right."""
+class Used:
+    """How programs used one primitive."""
 
-    id: str
-    question: str
-    gold: tuple[str, ...]
-    said: Mapping[Method, str]
-    """What both answered."""
-
-
-@dataclass(frozen=True)
-class Singles:
-    """The questions that only one of two methods got right: those that score a half or more."""
-
-    count: int
-    first: tuple[Single, ...]
-    """At most twenty, in the order of the data set."""
+    calls: int
+    questions: int
+    accuracy: Interval | None
+    """Of the answers of programs that called it; None where every answer is hidden."""
 
 
 @dataclass(frozen=True)
@@ -185,8 +172,8 @@ class Summary:
     coverage: Coverage = Coverage(0, 0, {})
     confusion: Mapping[Method, Mapping[str, Mapping[str, int]]] = field(default_factory=dict)
     """Questions by gold answer and by what was said; rare answers are together as ``other``."""
-    only: Mapping[Method, Singles] = field(default_factory=dict)
-    """Questions that only ``codevqa`` got right, and that only ``direct`` did; empty where not both were asked."""
+    primitives: Mapping[str, Used] = field(default_factory=dict)
+    """What programs called, by name, most calls first."""
     notes: tuple[str, ...] = ()
     """How intervals were made, and where they are weak."""
 

@@ -1,13 +1,16 @@
-"""A run read for its figures: its metric, and its examples with their rows."""
+"""A run read for its figures: its metric, its examples with their rows, and rows as answers again."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
-from ...core.errors import SetupError
+from ...core.answer import Answer
+from ...core.errors import InputError, SetupError
 from ...core.trace import Method
 from ..datasets import gqa
 from ..metrics import Metric, metric_for
@@ -47,6 +50,37 @@ def first_pairs(store: Store) -> Iterator[tuple[Example, dict[Method, Row]]]:
             yield example, found
 
 
+def answer_of(example: Example, row: Row, *, maps: bool = False) -> Answer:
+    """Returns a row as the answer that it was, as far as the row keeps it: without prompts, patches and warnings.
+
+    Its seconds are those that it cost. Of a trace that is damaged, the program and the text are left.
+
+    Args:
+        example: what was asked.
+        row: its row.
+        maps: whether to read the heat maps, which takes most of the time.
+    """
+    trace = row.trace
+    told: dict[str, Any] = {"question": example.question, "answer": row.prediction, "program": row.program}
+    told |= {"error": row.error and {"type": row.error, "message": row.message}, "fallback": row.fallback}
+    told |= {"seconds": row.cost.seconds if row.cost else row.seconds, "tokens": row.tokens, "method": row.method}
+    told |= {"models": {}, "warnings": [], "cost": None, "value": None, "printed": "", "attempts": [], "calls": []}
+    told |= {"baseline": [], **trace, "written": None}
+    try:
+        if row.program is not None:
+            told["written"] = (trace.get("written") or {}) | {"source": row.program, "question": example.question}
+        if not maps:
+            told["baseline"] = _without_maps(told["baseline"])
+            told["calls"] = [{**call, "evidence": _without_maps(call["evidence"])} for call in told["calls"]]
+        return Answer.from_dict(told)
+    except (InputError, KeyError, TypeError):
+        return answer_of(example, replace(row, trace={}), maps=True)
+
+
+def _without_maps(evidence: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [{**one, "relevance": []} for one in evidence]
+
+
 def metric_of(info: RunInfo, data: Path | None = None) -> Metric:
     """Returns the metric of a run; GQA's with the choices that lie beside its questions.
 
@@ -60,7 +94,7 @@ def metric_of(info: RunInfo, data: Path | None = None) -> Metric:
     """
     find = None
     if info.dataset == "gqa" and info.split.startswith(("train", "val")):  # others have none, and might search long
-        for folder in (data,) if data is not None else _folders(info):
+        for folder in folders_of(info, data):
             with suppress(SetupError):
                 next(gqa.choices(folder, info.split), None)
                 find = partial(gqa.choices, folder, info.split)
@@ -68,7 +102,7 @@ def metric_of(info: RunInfo, data: Path | None = None) -> Metric:
     return metric_for(info.dataset, info.variant, choices=find)
 
 
-def _folders(info: RunInfo) -> list[Path]:
-    """Returns the folders above a run's questions, nearest first."""
-    first = next(iter(info.sources), Path())
-    return list(first.parents)[:2]
+def folders_of(info: RunInfo, data: Path | None) -> list[Path]:
+    """Returns where the data set is now; without ``data``, the folders above its files, nearest first."""
+    near = (folder for source in info.sources for folder in list(source.parents)[:2] if folder.is_dir())
+    return [data] if data is not None else list(dict.fromkeys(near))

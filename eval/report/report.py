@@ -1,4 +1,6 @@
-"""A report on one run or several: one HTML page with all figures, every question with its trace, and pictures.
+"""A report on one run or several: one HTML page with all figures, a few examples in full, and a list of all questions.
+
+The page has at most about 3 MB, however long a run is.
 
 What comes from data or models is escaped by the template engine, or lies packed in one block that the page's script
 shows as text; a content security policy forbids every other script, and requests.
@@ -12,37 +14,25 @@ import json
 import os
 import re
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import NamedTuple
 
 from ... import __version__
 from ...core.errors import InputError, SetupError
+from ...pages import styles
+from ...pages.words import clean
 from ..metrics.scene_graphs import SceneGraphs, find_scene_graphs, load_scene_graphs
 from ..metrics.steps import image_id, summarize_steps
 from ..run.store import Store
-from .charts import cost, headline, kinds, latency, marked, primitives
+from . import charts, tables
 from .diff import Difference, compare_runs
+from .examples import Shown, examples
 from .figures import RunFigures
-from .reading import metric_of, pairs_of
+from .reading import folders_of, metric_of, pairs_of
 from .rows import packed
 from .summary import summarize
 from .table import calls_text, pace_text
-from .tables import (
-    METHOD_LABELS,
-    about,
-    breakdown,
-    certainty,
-    compared,
-    confusions,
-    corpus,
-    only_right,
-    p_text,
-    percent,
-    points,
-    result,
-    sentences,
-)
 
 TEMPLATES = Path(__file__).parent / "templates"
 
@@ -72,14 +62,12 @@ def write(runs: Sequence[Path], out: Path | None = None, *, data: Path | None = 
     with ExitStack() as open_runs:
         stores = [open_runs.enter_context(Store.open(path)) for path in runs]
         folders = [store.folder.resolve() for store in stores]
-        names = [folder.name for folder in folders]
-        if len(set(names)) < len(set(folders)):  # as much of each path as tells them apart
-            parts = [folder.parts for folder in folders]
-            shared = len(os.path.commonprefix(parts))  # noqa: RUF071 - of tuples, not of texts
-            names = ["/".join(one[shared:]) or one[-1] for one in parts]
+        shared = os.path.commonpath([folder.parent for folder in folders])
+        names = [folder.relative_to(shared).as_posix() for folder in folders]
         found = [_figures(name, store, data) for name, store in zip(names, stores, strict=True)]
         page = (stores[0].folder if out is None else out) / "report.html"
-        html = _html(found, packed(found, data))
+        shown = examples(found, data)
+        html = _html(found, shown, packed(found, shown))
         try:
             page.parent.mkdir(parents=True, exist_ok=True)
             page.write_text(html, encoding="utf-8")
@@ -91,39 +79,42 @@ def write(runs: Sequence[Path], out: Path | None = None, *, data: Path | None = 
     return Written(page, tuple(found))
 
 
-def _html(runs: Sequence[RunFigures], data: str) -> str:
+def _html(runs: Sequence[RunFigures], shown: Sequence[Sequence[Shown]], data: str) -> str:
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
     from markupsafe import Markup
 
     environment = Environment(loader=FileSystemLoader(TEMPLATES), autoescape=True, undefined=StrictUndefined)
-    environment.filters |= {"percent": percent, "calls": calls_text, "pace": pace_text, "json": json.dumps}
     said = set[str]()
     environment.filters |= {
+        "percent": tables.percent,
+        "calls": calls_text,
+        "pace": pace_text,
+        "json": json.dumps,
         "place": lambda at: f"{min(max(at, 0.0), 100.0):.2f}",
         "once": lambda note: _once(note, said),
     }
-    words = (breakdown, certainty, confusions, corpus, only_right, p_text, points, sentences)
-    charts = (cost, headline, kinds, latency, marked, primitives)
-    environment.globals |= {"labels": METHOD_LABELS, **{one.__name__: one for one in (*words, *charts)}}
     script = (TEMPLATES / "report.js").read_text(encoding="utf-8")
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     policy = (
         f"default-src 'none'; img-src data:; style-src 'unsafe-inline'; script-src 'sha256-{digest}'; base-uri 'none'; "
         "form-action 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
     )
-    return environment.get_template("report.html.j2").render(
+    page = environment.get_template("report.html.j2").render(
         title="CodeVQA on " + ", ".join(dict.fromkeys(f"{run.info.data_name} {run.info.split}" for run in runs)),
         runs=runs,
-        about=about(runs),
-        result=result(runs),
-        compared=compared(runs),
+        tables=tables,
+        charts=charts,
+        labels=tables.METHOD_LABELS,
         between=list(_between(runs)),
         costed=[(run, *one) for run in runs for one in run.summary.methods.items() if one[1].cost],
+        examples=list(zip(runs, shown, strict=True)),
         data=data,
         version=__version__,
-        script=Markup(script),  # ours alone
+        styles=Markup(styles()),  # ours alone, as is the script
+        script=Markup(script),
         policy=policy,
     )
+    return clean(page)
 
 
 def _once(note: str, said: set[str]) -> str:
@@ -140,7 +131,8 @@ def _between(runs: Sequence[RunFigures]) -> Iterator[tuple[str, Difference]]:
         first = firsts.setdefault((run.info.dataset, run.info.split, run.info.data_hash), run)
         for method in run.summary.methods:
             if first is not run and method in first.summary.methods:
-                yield f"{run.name} − {first.name}", compare_runs(first.store, run.store, method=method)
+                with suppress(InputError):  # parts of a data set share no question
+                    yield f"{run.name} − {first.name}", compare_runs(first.store, run.store, method=method)
 
 
 def _figures(name: str, store: Store, data: Path | None) -> RunFigures:
@@ -156,8 +148,7 @@ def _figures(name: str, store: Store, data: Path | None) -> RunFigures:
 
 def _graphs(store: Store, data: Path | None) -> SceneGraphs:
     """Returns the scene graphs of a run's pictures, as far as there are any."""
-    near = (folder for source in store.info.sources for folder in list(source.parents)[:2] if folder.is_dir())
-    found = (find_scene_graphs(folder, store.info.split) for folder in ((data,) if data is not None else near))
+    found = (find_scene_graphs(folder, store.info.split) for folder in folders_of(store.info, data))
     file = next((one for one in found if one), None)
     if file is None:
         return SceneGraphs()

@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from statistics import fmean, stdev
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,19 +21,15 @@ from ...core.trace import Cost, Method
 from ..metrics.base import Figure, Metric
 from ..statistics import FEW_CLUSTERS, Interval, Paired, compare, mean, risk
 from ..task import METHODS, PAIRS, Example, Row
-from .figures import Coverage, ErrorLine, Group, MethodCost, MethodSummary, Repeats, Selective, Single, Singles, Summary
+from .figures import Coverage, ErrorLine, Group, MethodCost, MethodSummary, Repeats, Selective, Summary, Used
 
 NOTHING = float("nan")
-ONLY: tuple[Method, ...] = ("codevqa", "direct")
-"""Methods of which a report tells what only one of them got right."""
 SHARES = (0.2, 0.4, 0.6, 0.8, 1.0)
 """Of the surest answers, whose errors are told."""
 MARKS = (5, 25, 50, 75, 95)
 """Percentiles of the seconds that are told."""
-ANSWERS = 8
+ANSWERS = 12
 """Gold answers of a table of confusions; the others are together."""
-FIRST = 20
-"""Questions that only one method got right, of which a report tells."""
 SIZES = (1, 2, 4, 5, 10, 20, 50, 100)
 """Numbers of pictures at which groups of sets end."""
 _NUMBERS = re.compile(r"(\d+)(-\d+| or more)?")
@@ -96,7 +92,7 @@ def summarize(pairs: Iterable[tuple[Example, Mapping[Method, Row]]], metric: Met
         breakdown=slices.breakdown(examples, next(iter(gains), None)),
         coverage=Coverage(n, len(unasked), dict(reasons.most_common())),
         confusion={method: _confusion(kept[method][0].values(), examples) for method in slices.scores},
-        only=_only(kept, examples),
+        primitives=_primitives(list(kept.get("codevqa", {}).get(0, {}).values()), clusters),
         notes=tuple(_notes(examples, len(names), metric)),
     )
 
@@ -113,6 +109,8 @@ class _Kept(NamedTuple):
     cost: Cost | None
     sure: float | None
     """Its confidence, where it has one."""
+    calls: Counter[str]
+    """Of its program, by primitive."""
     row: Row
     """Without program and trace."""
 
@@ -128,7 +126,23 @@ def _kept(place: int, example: Example, row: Row, metric: Metric) -> _Kept:
     sure = row.trace.get("confidence")
     sure = sure if isinstance(sure, float) else None
     score = NOTHING if score is None else score
-    return _Kept(place, score, plain, row.cost, sure, replace(row, program=None, trace={}))
+    calls = Counter(str(call.get("name")) for call in _calls(row))
+    return _Kept(place, score, plain, row.cost, sure, calls, replace(row, program=None, trace={}))
+
+
+def _calls(row: Row) -> list[Mapping[str, Any]]:
+    """Returns the calls of a program but those that open its pictures."""
+    return [call for call in row.trace.get("calls", ()) if call.get("name") not in ("open_image", "open_images")]
+
+
+def _primitives(kept: Sequence[_Kept], clusters: NDArray[np.int64]) -> dict[str, Used]:
+    """Returns how programs used each primitive; an answer counts for all that its program called."""
+    found = {}
+    for name, count in sum((one.calls for one in kept), Counter[str]()).most_common():
+        using = [one for one in kept if name in one.calls]
+        accuracy = _known_mean([one.score for one in using], clusters[[one.place for one in using]])
+        found[name] = Used(count, len(using), accuracy)
+    return found
 
 
 def _method(
@@ -139,7 +153,6 @@ def _method(
 ) -> MethodSummary:
     kept = list(rows[0].values())
     mine = clusters[[one.place for one in kept]]
-    seconds = [one.row.seconds for one in kept]
     own = [NOTHING if one.row.fallback or one.silent else one.score for one in kept]
     return MethodSummary(
         rows=len(kept),
@@ -149,11 +162,6 @@ def _method(
         own=_known_mean(own, mine),
         plain=_known_mean([one.plain for one in kept], mine),
         errors=_errors(kept),
-        seconds={
-            "mean": fmean(seconds),
-            "median": float(np.median(seconds)),
-            "p95": float(np.percentile(seconds, 95)),
-        },
         tokens=fmean(one.row.tokens for one in kept),
         corpus=corpus,
         reasons={name: metric.reasons[name] for name, figure in corpus.items() if figure is None},
@@ -186,8 +194,8 @@ def _notes(examples: Sequence[Example], clusters: int, metric: Metric) -> Iterat
 
 def _is_plain_pass(row: Row, question: str) -> bool:
     """Says whether a program asked ``query`` the whole question and nothing else; case, spaces and marks aside."""
-    asked = [call for call in row.trace.get("calls", ()) if call.get("name") not in ("open_image", "open_images")]
-    if not asked or {call.get("name") for call in asked} - {"query", "visual_query"}:
+    asked = _calls(row)
+    if not asked or {str(call.get("name")) for call in asked} - {"query", "visual_query"}:
         return False
     told = [call.get("arguments") for call in asked]
     return all(isinstance(one, Mapping) and _letters(str(one.get("question"))) == _letters(question) for one in told)
@@ -231,7 +239,7 @@ def _confusion(kept: Iterable[_Kept], examples: Sequence[Example]) -> dict[str, 
         for one in kept
         if (gold := examples[one.place].gold)
     ]
-    names = [name for name, _ in Counter(gold for gold, _ in answers).most_common(ANSWERS)]
+    names = [name for name, n in Counter(gold for gold, _ in answers).most_common(ANSWERS) if n > 1]
     counts: dict[str, dict[str, int]] = {}
     for answer in answers:
         truth, said = (name if name in names else "other" for name in answer)
@@ -285,17 +293,17 @@ class _Slices(NamedTuple):
             numbers = {value: int(number[1]) for value in values if (number := _NUMBERS.fullmatch(value))}
             counted = len(numbers) == len(values)
             ordered = sorted(values.items(), key=lambda one: numbers[one[0]] if counted else -len(one[1]))
-            groups = (self._group(key, value, places, pair) for value, places in ordered)
+            groups = (self._group(value, places, pair) for value, places in ordered)
             found[key] = tuple(group for group in groups if group.n)
         return found
 
-    def _group(self, key: str, value: str, places: Sequence[int], pair: str | None) -> Group:
+    def _group(self, value: str, places: Sequence[int], pair: str | None) -> Group:
         found = {method: scores[places] for method, scores in self.scores.items()}
         n = int((~np.isnan(list(found.values()))).any(axis=0).sum())
         means = {method: _known_mean(scores, self.clusters[places]) for method, scores in found.items()}
         accuracy = {method: one for method, one in means.items() if one is not None}
         paired = next((self.paired(one, two, places) for one, two in PAIRS if f"{one}-{two}" == pair), None)
-        return Group(key, value, n, accuracy, paired)
+        return Group(value, n, accuracy, paired)
 
     def paired(self, one: Method, two: Method, places: Sequence[int]) -> Paired | None:
         """One method against another where both have a score; None where they never do."""
@@ -316,26 +324,6 @@ def _size(pictures: int) -> str:
             return f"{low}-{high}" if low < high else f"{high}"
         low = high + 1
     return f"{low} or more"
-
-
-def _only(
-    kept: Mapping[Method, Mapping[int, Mapping[str, _Kept]]], examples: Sequence[Example]
-) -> dict[Method, Singles]:
-    """Returns what only the program, and only the direct question, got right."""
-    firsts = {method: kept.get(method, {}).get(0, {}) for method in ONLY}
-    if not all(firsts.values()):
-        return {}
-    found: dict[Method, list[Single]] = {method: [] for method in ONLY}
-    counts = dict.fromkeys(ONLY, 0)
-    for example in examples:
-        both = {method: one for method, rows in firsts.items() if (one := rows.get(example.id)) is not None}
-        right = [method for method, one in both.items() if one.score >= 0.5]
-        if len(both) == 2 and len(right) == 1:
-            counts[right[0]] += 1
-            if len(found[right[0]]) < FIRST:
-                said = {method: one.row.prediction for method, one in both.items()}
-                found[right[0]].append(Single(example.id, example.question, example.gold, said))
-    return {method: Singles(counts[method], tuple(found[method])) for method in ONLY}
 
 
 def _known_mean(scores: Sequence[float] | NDArray[np.float64], clusters: NDArray[np.int64]) -> Interval | None:

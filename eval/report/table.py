@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from ...core.trace import Method
 from ..run.run_info import Pace, RunInfo
 from ..statistics import Interval
-from .figures import MethodSummary, Summary
+from .figures import Summary
 
 
 def summary_lines(info: RunInfo, summary: Summary, pace: Pace | None = None) -> list[str]:
@@ -21,13 +20,22 @@ def summary_lines(info: RunInfo, summary: Summary, pace: Pace | None = None) -> 
     table: list[tuple[str, ...]] = [
         ("", "accuracy [95 %]", "fallback", "plain pass", "unanswered", "s a question", "tokens")
     ]
-    table.extend(_cells(method, one) for method, one in summary.methods.items())
+    table.extend(
+        (
+            method,
+            "not scored" if one.accuracy is None else str(one.accuracy),
+            f"{one.fallback.value:.1%}",
+            "" if one.plain is None else f"{one.plain.value:.1%}",
+            f"{one.unanswered:,}",
+            "" if one.cost is None else f"{one.cost.seconds:.3f}",
+            f"{one.tokens:,.0f}",
+        )
+        for method, one in summary.methods.items()
+    )
     lines += aligned(table)
     for pair, paired in summary.pairs.items():
         name = pair.replace("-", " - ") if "direct" in summary.methods else "difference"
         lines.append(f"{name}  {paired}")
-    if summary.only:
-        lines.append("only one right  " + ", ".join(f"{one} {found.count:,}" for one, found in summary.only.items()))
     lines += summary.notes[1:]
     for method, one in summary.methods.items():
         if seeds := one.repeats:
@@ -56,8 +64,8 @@ def _cost_lines(summary: Summary, pace: Pace | None) -> Iterator[str]:
             seconds = f"{cost.seconds:.3f} s (models {cost.model_seconds:.3f}, program {cost.program_seconds:.3f})"
             tokens = f"{cost.prompt_tokens:,.0f} + {cost.completion_tokens:,.0f} tokens"
             yield f"{method} cost a question  {seconds}, {tokens}, calls: {calls_text(cost.calls)}"
-    if pace is not None and pace.rate is not None:
-        yield pace_text(pace)
+    if rate := pace_text(pace):
+        yield rate
 
 
 def calls_text(calls: Mapping[str, float]) -> str:
@@ -65,24 +73,12 @@ def calls_text(calls: Mapping[str, float]) -> str:
     return ", ".join(f"{kind} {count:,.1f}" for kind, count in calls.items())
 
 
-def pace_text(pace: Pace) -> str:
+def pace_text(pace: Pace | None) -> str:
     """Writes how fast a run went; empty where nothing was asked."""
-    return f"{pace.rate:.2f} questions a second" if pace.rate is not None else ""
+    return f"{pace.rate:.2f} questions a second" if pace and pace.rate is not None else ""
 
 
 def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
     """Returns rows as lines, their columns one below the other."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return ["  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
-
-
-def _cells(method: Method, one: MethodSummary) -> tuple[str, ...]:
-    return (
-        method,
-        "not scored" if one.accuracy is None else str(one.accuracy),
-        f"{one.fallback.value:.1%}",
-        "" if one.plain is None else f"{one.plain.value:.1%}",
-        f"{one.unanswered:,}",
-        "" if one.cost is None else f"{one.cost.seconds:.3f}",
-        f"{one.tokens:,.0f}",
-    )

@@ -6,12 +6,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from ...core.trace import Method
-from ...pages.words import clean
 from ..metrics.base import Figure
 from ..run.run_info import RunInfo
 from ..statistics import FEW_CLUSTERS, Interval, Paired, holm
-from ..task import METHODS, PAIRS
+from ..task import METHODS
 from .figures import Group, RunFigures, Summary
 from .paper import DRAWN, NOTE, PAPER
 
@@ -19,18 +17,18 @@ FEW = 10
 """Groups of less say next to nothing: they stand apart, untested, and never beside the paper."""
 MOST_LINES = 30
 """Groups of one table; further ones are counted in its note."""
-METHOD_LABELS: Mapping[Method, str] = {"codevqa": "CodeVQA", "direct": "Direct", "pnpvqa": "PnP-VQA"}
+METHOD_LABELS: Mapping[str, str] = {"codevqa": "CodeVQA", "direct": "Direct", "pnpvqa": "PnP-VQA"}
 """What a reader sees of a method."""
 GAIN = ("Difference in points", "Better / worse", "p")
 HOLM = "Holm: p as it is when all rows of a table are tested at once."
-_WORDS: Mapping[str, tuple[str, str]] = {
-    "codevqa-direct": ("Writing a program", "asking a vision-language model once"),
-    "codevqa-pnpvqa": ("Writing a program", "asking the question as it is"),
-    "direct-pnpvqa": ("Asking a vision-language model once", "reading captions"),
+_DOING = {
+    "codevqa": "writing a program",
+    "direct": "asking a vision-language model once",
+    "pnpvqa": "reading captions",
 }
-"""What each pair compares, with what."""
 SHIPPED: Mapping[str, str] = {"lm": "language model", "vlm": "vision-language model"}
 """What shipped models are called, where the name of their folder is short."""
+TOO_FEW = "too few to say"
 TIED = "\N{NO-BREAK SPACE}"
 """Keeps a figure and its interval on one line."""
 
@@ -52,7 +50,7 @@ def percent(share: Interval | None, digits: int = 1) -> str:
     if share is None:
         return "–"
     value, low, high = (f"{100 * one:.{digits}f}" for one in (share.value, share.low, share.high))
-    return f"{value} % ({low} to {high})".replace(" ", TIED)
+    return f"{value} % ({TOO_FEW if too_few(share) else f'{low} to {high}'})".replace(" ", TIED)
 
 
 def points(difference: Interval | None) -> str:
@@ -60,14 +58,12 @@ def points(difference: Interval | None) -> str:
     if difference is None:
         return "–"
     value, low, high = (f"{100 * one:+.1f}" for one in (difference.value, difference.low, difference.high))
-    if too_few(difference):
-        return f"{value} (too few to say)".replace("-", "−").replace(" ", TIED)
-    return f"{value} ({low} to {high})".replace("-", "−").replace(" ", TIED)
+    return f"{value} ({TOO_FEW if too_few(difference) else f'{low} to {high}'})".replace("-", "−").replace(" ", TIED)
 
 
 def too_few(figure: Interval) -> bool:
-    """Says whether an interval tells nothing: of few questions, or as wide as the scale."""
-    return figure.n < FEW or figure.high - figure.low >= 1
+    """Says whether an interval tells nothing: of few questions, or nearly as wide as the scale of shares."""
+    return figure.n < FEW or figure.high - figure.low > 0.9
 
 
 def p_text(paired: Paired | None) -> str:
@@ -146,7 +142,7 @@ def result(runs: Sequence[RunFigures]) -> Table:
             whose = f" in {run.name}" if len(runs) > 1 else ""
             note.append(f"Not the official split{whose}: {run.info.unofficial}.")
     if len(rows) > len(runs):
-        note.append(f"In italics: {_paper_note(*(run.info for run in runs))}.")
+        note.append(f"In italics: {NOTE}{f'; {DRAWN}' if any(run.info.drawn for run in runs) else ''}.")
     head = ("", "Questions", *(METHOD_LABELS[method] for method in shown), *(() if three else GAIN))
     return Table(head, tuple(rows), note=" ".join(note), muted=frozenset(range(len(runs), len(rows))))
 
@@ -173,27 +169,13 @@ def compared(runs: Sequence[RunFigures]) -> Table | None:
 
 def pair_label(pair: str) -> str:
     """Writes ``CodeVQA − Direct`` for ``codevqa-direct``."""
-    return next(f"{METHOD_LABELS[one]} − {METHOD_LABELS[two]}" for one, two in PAIRS if f"{one}-{two}" == pair)
+    return " − ".join(METHOD_LABELS[method] for method in pair.split("-"))
 
 
 def _gain(paired: Paired | None) -> list[str]:
     """Cells under :data:`GAIN`."""
     changed = f"{paired.better:,} / {paired.worse:,}" if paired else "–"
     return [points(paired.difference if paired else None), changed, p_text(paired)]
-
-
-def only_right(summary: Summary) -> Iterator[Table]:
-    """The first questions that only the program, and that only the direct question, got right."""
-    for method, singles in summary.only.items():
-        if not singles.count:
-            continue
-        rows = []
-        for one in singles.first:
-            gold, said = ", ".join(dict.fromkeys(one.gold)), [text or "(nothing)" for text in one.said.values()]
-            rows.append(tuple(map(clean, (one.id, one.question, gold, *said))))
-        part = f", the first {len(rows)}" if len(rows) < singles.count else ""
-        title = f"Only {METHOD_LABELS[method]} is right: {singles.count:,}{part}"
-        yield Table(("Id", "Question", "Gold", *(METHOD_LABELS[one] for one in summary.only)), tuple(rows), title)
 
 
 def _accuracy(run: RunFigures) -> float:
@@ -204,15 +186,14 @@ def _accuracy(run: RunFigures) -> float:
 def sentences(run: RunFigures) -> Iterator[str]:
     """What the differences say, and how far other seeds move the figures."""
     for pair, paired in run.summary.pairs.items():
-        what, over = _WORDS[pair]
-        if "direct" in run.summary.methods:
-            over = over.replace("asking the question as it is", "reading captions")
+        what, over = (_DOING[method] for method in pair.split("-"))
         difference = paired.difference
         way = "gains" if difference.value > 0 else "loses" if difference.value < 0 else "changes"
         clear = difference.low > 0 or difference.high < 0
         verdict = "the interval leaves zero out" if clear else "the interval includes zero: this may be chance"
+        verdict = "too few to say" if too_few(difference) else verdict
         yield (
-            f"{what} {way} {abs(100 * difference.value):.1f} points over {over}: {paired.better:,} of "
+            f"{what.capitalize()} {way} {abs(100 * difference.value):.1f} points over {over}: {paired.better:,} of "
             f"{difference.n:,} questions in {difference.clusters:,} clusters changed for the better, {paired.worse:,} "
             f"for the worse; {verdict}."
         )
@@ -224,10 +205,6 @@ def sentences(run: RunFigures) -> Iterator[str]:
                 f"answer changes on {percent(repeats.changed)} of the {repeats.n:,} questions asked with every seed. "
                 "Other figures are the first seed's."
             )
-
-
-def _paper_note(*infos: RunInfo) -> str:
-    return "; ".join([NOTE, *([DRAWN] if any(info.drawn for info in infos) else [])])
 
 
 # -- groups ------------------------------------------------------------------------------------------------------------
@@ -306,23 +283,12 @@ def corpus(summary: Summary) -> Table | None:
     """Figures about the whole run, such as consistency; None where the metric has none."""
     methods = summary.methods
     names = next((found.corpus for found in methods.values()), {})
-    rows = [(name.replace("_", " "), *(_figure(found.corpus[name]) for found in methods.values())) for name in names]
+    known = [name for name in names if any(found.corpus[name] is not None for found in methods.values())]
+    rows = [(name.replace("_", " "), *(_figure(found.corpus[name]) for found in methods.values())) for name in known]
     reasons = {name: why for found in methods.values() for name, why in found.reasons.items()}
     note = " ".join(f"No {name}: {why}." for name, why in reasons.items())
     head = ("", *(METHOD_LABELS[method] for method in methods))
     return Table(head, tuple(rows), note=note) if rows else None
-
-
-def confusions(summary: Summary) -> Iterator[Table]:
-    """Gold answers against what was said: one table a method; none where no answer comes twice."""
-    for method, counts in summary.confusion.items():
-        if len(counts) < 2:
-            continue
-        said = list(next(iter(counts.values())))
-        rows = [
-            (clean(gold), *(f"{line[one]:,}" if line[one] else "" for one in said)) for gold, line in counts.items()
-        ]
-        yield Table(("Gold answer", *map(clean, said)), tuple(rows), f"What {METHOD_LABELS[method]} said")
 
 
 def certainty(summary: Summary) -> Table | None:

@@ -14,7 +14,7 @@ from ...engine.request import check_method
 from ...presets.assembly import check_server, prompt_sets
 from ...presets.configuration import Configuration, Layer, configure, flat, of_part
 from ...presets.presets import preset as find_preset
-from ..datasets import NAMES
+from ..datasets import LOADERS
 from ..task import METHODS, DataSet
 from .record import record_engine, replay_engine
 from .store import Store
@@ -58,7 +58,7 @@ def prompts_for(configuration: Configuration, dataset: DataSet) -> tuple[Layer, 
     """Returns the data set's prompts, as a layer, where none were asked for and the preset has none of its own kind."""
     asked = configuration.settings.prompts is not None
     # A preset that names prompt sets of no data set has models of its own kind, and keeps its prompts.
-    own = not set(NAMES) & set(find_preset(configuration.preset).prompts.values())
+    own = not set(LOADERS) & set(find_preset(configuration.preset).prompts.values())
     return (
         ()
         if asked or own or not dataset.prompts

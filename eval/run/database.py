@@ -9,9 +9,8 @@ import sqlite3
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from ...core.errors import InputError, SetupError
 
@@ -19,27 +18,13 @@ _DAMAGE = (sqlite3.Error, ValueError, LookupError, TypeError, AttributeError, Ar
 """What comes of reading data that somebody else wrote."""
 
 
-@dataclass(frozen=True)
-class Layout:
-    """A kind of file."""
-
-    what: str
-    """What messages call it."""
-    application: int
-    """Marks it in its header, where ``file`` and we look."""
-    version: int
-    tables: str
-    """Statements that make it."""
-    hint: str
-    """Where such a file comes from."""
-
-
 class Database:
     """One file. Any thread may use it, and many may write; those who read beside them take its ``lock``.
 
+    A kind of file is a subclass that says what follows.
+
     Args:
         path: the file; made by one that writes where it is absent.
-        layout: what it has to be.
         write: whether it is written.
 
     Raises:
@@ -47,8 +32,18 @@ class Database:
         SetupError: it cannot be opened or made.
     """
 
-    def __init__(self, path: Path, layout: Layout, *, write: bool) -> None:
-        self.path, self.layout, self.lock = path, layout, threading.RLock()
+    what: ClassVar[str]
+    """What messages call it."""
+    application: ClassVar[int]
+    """Marks it in its header, where ``file`` and we look."""
+    version: ClassVar[int] = 1
+    tables: ClassVar[str]
+    """Statements that make it."""
+    hint: ClassVar[str]
+    """Where such a file comes from."""
+
+    def __init__(self, path: Path, *, write: bool) -> None:
+        self.path, self.lock = path, threading.RLock()
         try:
             if write:
                 path.parent.mkdir(parents=True, exist_ok=True)
@@ -58,8 +53,8 @@ class Database:
                     self._db.execute("PRAGMA journal_mode = WAL")
                     with self.writing():
                         if not _has_tables(self._db):
-                            marks = f"PRAGMA application_id={layout.application}; PRAGMA user_version={layout.version}"
-                            for statement in f"{layout.tables}; {marks}".split(";"):
+                            marks = f"PRAGMA application_id={self.application}; PRAGMA user_version={self.version}"
+                            for statement in f"{self.tables}; {marks}".split(";"):
                                 self._db.execute(statement)
                 self._check()
             except BaseException:
@@ -68,7 +63,7 @@ class Database:
         except (sqlite3.OperationalError, OSError) as error:
             raise SetupError(f"Cannot open {path}: {error}.", hint="Check the folder and its rights.") from None
         except (sqlite3.DatabaseError, UnicodeDecodeError) as error:  # the latter where sqlite's own message is damaged
-            raise InputError(f"{path} is no {layout.what}: {error}.", hint=layout.hint) from None
+            raise InputError(f"{path} is no {self.what}: {error}.", hint=self.hint) from None
 
     def close(self) -> None:
         """Closes the file; the write-ahead log is merged into it. Safe to call twice."""
@@ -113,45 +108,41 @@ class Database:
             yield
         except _DAMAGE as error:
             said = " ".join(str(error)[:200].split())
-            raise InputError(f"{self.path} is damaged{where}: {said}.", hint=self.layout.hint) from None
+            raise InputError(f"{self.path} is damaged{where}: {said}.", hint=self.hint) from None
 
     def _check(self) -> None:
-        path, layout = self.path, self.layout
+        path = self.path
         found, version = (
             self._db.execute(f"PRAGMA {name}").fetchone()[0] for name in ("application_id", "user_version")
         )
-        if found != layout.application:
-            raise InputError(f"{path} is no {layout.what}: its file is of another kind.", hint=layout.hint)
-        if version > layout.version:
-            written = f"(file version {version}, this one reads {layout.version})"
+        if found != self.application:
+            raise InputError(f"{path} is no {self.what}: its file is of another kind.", hint=self.hint)
+        if version > self.version:
+            written = f"(file version {version}, this one reads {self.version})"
             raise InputError(f"{path} was written by a later version of codevqa {written}.", hint="Update codevqa.")
         for kind, name, virtual in self._db.execute("SELECT type, name, sql LIKE 'CREATE VIRTUAL%' FROM sqlite_master"):
             if virtual or kind not in ("table", "index"):
                 what = "virtual table" if virtual else kind
-                raise InputError(f"{path} is no {layout.what}: its file has the {what} {name!r}.", hint="Delete it.")
+                raise InputError(f"{path} is no {self.what}: its file has the {what} {name!r}.", hint="Delete it.")
 
 
 def _connect(file: Path, *, write: bool) -> sqlite3.Connection:
     """Opens a file; on a disk that cannot be written, it is read as one that nobody changes."""
-
-    def opened(mode: str) -> sqlite3.Connection:
+    logged = file.with_name(f"{file.name}-wal").exists()
+    modes = ["rwc"] if write else ["ro"] if logged else ["ro", "ro&immutable=1"]
+    for mode in modes:
         address = f"{file.resolve().as_uri()}?mode={mode}"
         db = sqlite3.connect(address, uri=True, isolation_level=None, timeout=60, check_same_thread=False)
         try:
             _has_tables(db)
             db.execute("PRAGMA synchronous = NORMAL")
             db.execute("PRAGMA cache_size = -16000")  # KiB
-        except sqlite3.Error:
+            break
+        except sqlite3.Error as error:
             db.close()
-            raise
-        return db
-
-    try:
-        return opened("rwc" if write else "ro")
-    except sqlite3.OperationalError:
-        if write or file.with_name(f"{file.name}-wal").exists():
-            raise
-        return opened("ro&immutable=1")
+            if mode == modes[-1] or not isinstance(error, sqlite3.OperationalError):
+                raise
+    return db
 
 
 def _has_tables(db: sqlite3.Connection) -> bool:

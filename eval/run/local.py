@@ -8,19 +8,24 @@ from typing import Any, Protocol
 
 from ...core.answer import Answer
 from ...core.errors import CodeVQAError, InputError, ReplayMissError, ServerError, SetupError
-from ...core.images import Picture, load_picture
+from ...core.images import Picture
 from ...core.selection import selections
 from ...core.together import together
 from ...core.trace import ImageRef
 from ...engine.codevqa import CodeVQA
-from ..task import Example, Job, PictureFile, Row
+from ...pages.heat import relevance_grid
+from ..task import Example, Job, Row
 from .provenance import engine_info
 from .run_info import RunInfo
 
 _COLUMNS = ("question", "answer", "program", "fallback", "error", "seconds", "models", "method", "tokens", "warnings")
 """Keys of an answer that a row has columns for, or that belong to the run."""
 _LONG = ("relevance", "patches", "prompt")
-"""What a row leaves out of a call's evidence."""
+"""What a row leaves out of a call's evidence; of the first, a few maps stay, coarse."""
+MAPS = 12
+"""Heat maps that a row keeps, for reports."""
+LEVELS = 99
+"""What is most relevant in them."""
 
 
 class Answerer(Protocol):
@@ -56,7 +61,7 @@ class LocalAnswerer:
     async def __call__(self, example: Example, jobs: Sequence[Job]) -> list[Row]:
         """Returns one row a job; the pictures are loaded once for all of them."""
         try:
-            pictures = [await asyncio.to_thread(_loaded, image) for image in example.images]
+            pictures = [await asyncio.to_thread(image.load) for image in example.images]
         except InputError as error:
             return [_failed(example, job, error) for job in jobs]
         return await together(self._row(example, pictures, job) for job in jobs)
@@ -113,10 +118,6 @@ def picked(answer: Answer) -> list[int] | None:
     return None if counted is None else sorted(one.image.index for one in counted)
 
 
-def _loaded(image: PictureFile) -> Picture:
-    return load_picture(image.load())
-
-
 def _failed(example: Example, job: Job, error: CodeVQAError) -> Row:
     """Returns the row of an example that could not be answered."""
     shown = error.record()
@@ -124,17 +125,28 @@ def _failed(example: Example, job: Job, error: CodeVQAError) -> Row:
 
 
 def _trace(answer: Answer) -> dict[str, Any]:
-    """Returns calls, failed attempts and the baseline's evidence, without maps, patches and prompts."""
+    """Returns calls, failed attempts and the baseline's evidence, without patches and prompts, with a few maps."""
     kept = {key: value for key, value in answer.to_dict().items() if key not in _COLUMNS}
     for call in kept["calls"]:
         # What these say depends on what was asked before, and a run that was broken off asks in another order.
         del call["remembered"], call["ahead"]
+    room = MAPS
     for item in (*kept["baseline"], *(item for call in kept["calls"] for item in call["evidence"])):
+        maps = [_coarse(map) for map in item["relevance"][:room]]
+        room -= len(maps)
         for name in _LONG:
             item.pop(name, None)
+        if maps:
+            item["relevance"] = maps
     for program in (kept["written"], *(attempt["program"] for attempt in kept["attempts"])):
         if program is not None:
             del program["prompt"]
     if kept["written"] is not None:
         del kept["written"]["source"], kept["written"]["question"]  # columns of the row and of the example
     return kept
+
+
+def _coarse(map: Any) -> list[list[int]]:
+    """Returns a map in whole numbers up to :data:`LEVELS`, which take a tenth of the room; empty where it is flat."""
+    grid = relevance_grid(map)
+    return [] if grid is None else (LEVELS * grid).round().astype(int).tolist()

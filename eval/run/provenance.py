@@ -9,7 +9,6 @@ import os
 import platform
 import re
 import sys
-import zipfile
 from datetime import UTC, datetime
 from importlib import metadata
 from itertools import islice
@@ -17,11 +16,11 @@ from pathlib import Path
 from typing import Any
 
 from ... import __version__
-from ...core.errors import SetupError
 from ...engine.codevqa import CodeVQA
 from ...presets.checkpoints import lies
 from ...presets.configuration import public
-from ..task import DataSet
+from ..datasets.files import sha256
+from ..task import DataSet, Located
 from .run_info import RunInfo
 
 SAMPLED = 100
@@ -40,7 +39,7 @@ def engine_info(engine: CodeVQA) -> RunInfo:
         preset=engine.configuration.preset if engine.configuration is not None else "",
         models=engine.model_names,
         parts=_parts(engine),
-        settings=dataclasses.asdict(engine.settings),
+        settings=json.loads(json.dumps(dataclasses.asdict(engine.settings))),  # as it will be read
         prompts=_prompt_names(engine),
         prompt_hash=prompt_hash(engine),
         version=__version__,
@@ -113,23 +112,10 @@ def data_hash(dataset: DataSet) -> str:
     """
     whole = hashlib.sha256()
     for source in getattr(dataset, "sources", ()):
-        whole.update(bytes.fromhex(_sha256(Path(source.path), getattr(source, "member", ""))))
+        whole.update(bytes.fromhex(sha256(Located(Path(source.path), getattr(source, "member", "")))))
     for example in islice(dataset, SAMPLED):
         whole.update(json.dumps([example.id, example.question, list(example.gold)]).encode())
     return whole.hexdigest()
-
-
-def _sha256(path: Path, member: str = "") -> str:
-    """Returns the SHA-256 of a file, or of one inside a zip archive.
-
-    Raises:
-        SetupError: it cannot be read.
-    """
-    try:
-        with zipfile.ZipFile(path).open(member) if member else path.open("rb") as file:
-            return hashlib.file_digest(file, "sha256").hexdigest()  # type: ignore[arg-type]
-    except (OSError, KeyError, zipfile.BadZipFile) as error:
-        raise SetupError(f"Cannot read {member or path}: {error}.", hint="Check the file.") from None
 
 
 def _machine() -> str:
@@ -163,4 +149,4 @@ def weight_hashes(spec: str) -> dict[str, str]:
 def _hash(path: Path) -> str:
     blob = path.resolve()
     named = blob.parent.name == "blobs" and re.fullmatch("[0-9a-f]{64}", blob.name)
-    return blob.name if named else _sha256(path)
+    return blob.name if named else sha256(Located(path))

@@ -23,8 +23,7 @@ from ...presets.checkpoints import resolve
 from ...presets.configuration import Configuration, public
 from ...prompts import PromptSet
 from ...writing.writer import Writer
-from .calls import CallStore
-from .recorded_model import RecordedModel
+from .recorded_model import CallStore, RecordedModel
 
 
 def record_engine(folder: Path, configuration: Configuration) -> CodeVQA:
@@ -131,13 +130,12 @@ def _engine(
     models: Mapping[str, Any],
 ) -> CodeVQA:
     """Returns an engine behind the record, which it closes; a role without a model in ``models`` replays."""
-    roles = {role: RecordedModel(store, about[role], models.get(role)) for role in about}
+    roles: dict[str, Any] = {role: RecordedModel(store, about[role], models.get(role)) for role in about}
     if about["reader"] == about["writer"]:  # one object: it is asked from one thread, and its batches are shared
         roles["reader"] = roles["writer"]
     recorded = writer.with_extra(())
     recorded.language_model, recorded.retriever = roles["writer"], roles.get("retriever")
-    looking: dict[str, Any] = {role: roles.get(role) for role in ("matcher", "captioner", "detector", "eyes")}
-    parts = Models(roles["reader"], **looking)
-    engine = CodeVQA(recorded, parts, settings)
+    looking = {role: roles.get(role) for role in ("matcher", "captioner", "detector", "eyes")}
+    engine = CodeVQA(recorded, Models(roles["reader"], **looking), settings)
     engine.own_parts.append(store)
     return engine

@@ -2,6 +2,11 @@
 
 Without a model behind, it replays. Results are served as they were stored, to the bit, while recording too: an engine
 that records sees nothing that its replay will not see.
+
+Model calls lie by the hash of what was asked in one SQLite file beside the rows of a run. A result is committed before
+its caller sees it, so that no finished row outlives a call it rests on, whatever ends the process. Nothing is pickled:
+texts and numbers are JSON, arrays raw little-endian bytes whose type and shape stand beside them. What was asked is
+kept as a hash alone.
 """
 
 from __future__ import annotations
@@ -10,28 +15,100 @@ import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import astuple, fields
-from typing import Any
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+from pydantic import TypeAdapter
 
 from ...batching.model_services import BATCH
-from ...core.errors import ModelError, ReplayMissError
+from ...core.errors import InputError, ModelError, ReplayMissError
 from ...core.images import Picture
-from ...models.base import (
-    Box,
-    CaptionRequest,
-    Completion,
-    DetectRequest,
-    GenerationRequest,
-    LookRequest,
-    Match,
-    MatchRequest,
-    Sight,
-    SimilarityRequest,
-)
+from ...models.base import Box, Completion, Match, Sight
 from ...models.turn import Turn, turn_of
-from .calls import CallStore, Stored
+from .database import Database
+
+FILE = "calls.sqlite"
+"""Its name in a run's folder."""
+# Earlier versions of this package kept failed calls too, as state 2. They are asked again.
+_GET = "SELECT text, data FROM calls WHERE key = ? AND state < 2"
+_PUT = "INSERT OR REPLACE INTO calls (key, kind, state, text, data) VALUES (?, ?, 0, ?, ?)"
+_ABOUT = TypeAdapter(dict[str, dict[str, Any]])
+KINDS = frozenset(("generate", "match", "similarity", "caption", "detect", "look"))
+"""Calls of the protocols of :mod:`codevqa.models.base`."""
+
+
+class Stored(NamedTuple):
+    """The result of one call as it lies in the file."""
+
+    text: str
+    """JSON."""
+    data: bytes | None = None
+    """The bytes of an array, where the result has one."""
+
+
+class CallStore(Database):
+    """The calls of one run, and what models made them. Safe to use from many threads.
+
+    Args:
+        folder: the run; made where it is absent, unless it is only read.
+        read_only: whether calls are only looked up.
+
+    Raises:
+        InputError: it is to be read and is absent, or it is not a record of calls.
+        SetupError: it cannot be opened or made.
+    """
+
+    what = "record of calls"
+    application = 0x43565143
+    tables = """
+CREATE TABLE calls (
+    id INTEGER PRIMARY KEY, key BLOB NOT NULL UNIQUE, kind TEXT NOT NULL, state INTEGER NOT NULL, text TEXT NOT NULL,
+    data BLOB
+);
+CREATE TABLE about (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID
+"""
+    hint = "Give the folder of a run, or record the run again."
+
+    def __init__(self, folder: Path, *, read_only: bool = False) -> None:
+        if read_only and not (folder / FILE).is_file():
+            raise InputError(f"{folder} holds no recorded calls.", hint=f"Record the run first: {FILE} is absent.")
+        super().__init__(folder / FILE, write=not read_only)
+
+    def get(self, key: bytes) -> Stored | None:
+        """Returns a call, or None where it is not on record.
+
+        Raises:
+            InputError: the file is damaged.
+        """
+        with self.lock:
+            return next((Stored(*one) for one in self.read(_GET, key)), None)
+
+    def put(self, kind: str, calls: Mapping[bytes, Stored]) -> None:
+        """Stores calls and commits them.
+
+        Raises:
+            SetupError: the file cannot be written, e.g. because the disk is full.
+        """
+        with self.writing() as db:
+            db.executemany(_PUT, [(key, kind, *one) for key, one in calls.items()])
+
+    @property
+    def models(self) -> dict[str, dict[str, Any]] | None:
+        """What the models are by role, as plain JSON-ready data; None where that is not set yet.
+
+        Raises:
+            InputError: the file is damaged.
+        """
+        with self.intact():
+            return next((_ABOUT.validate_json(text) for (text,) in self.read("SELECT value FROM about")), None)
+
+    @models.setter
+    def models(self, about: Mapping[str, Mapping[str, Any]]) -> None:
+        with self.writing() as db:
+            db.execute("INSERT OR REPLACE INTO about VALUES ('models', ?)", (json.dumps(about),))
 
 
 class RecordedModel:
@@ -59,32 +136,11 @@ class RecordedModel:
         self._store = store
         self._identity = {"model": about["model"], "settings": about["settings"]}
 
-    def generate(self, requests: Sequence[GenerationRequest]) -> list[Completion]:
-        """Continues each prompt."""
-        return self._ask("generate", requests)
-
-    @property
-    def match(self) -> Callable[[Sequence[MatchRequest]], list[Match]]:
-        """Returns GradCAM relevance and the ITM logit of each pair; absent where the matcher only compares."""
-        if not self.grid:
-            raise AttributeError("match")
-        return lambda requests: self._ask("match", requests)
-
-    def similarity(self, requests: Sequence[SimilarityRequest]) -> list[float]:
-        """Returns the ITC score of each pair."""
-        return self._ask("similarity", requests)
-
-    def caption(self, requests: Sequence[CaptionRequest]) -> list[str]:
-        """Returns one caption a request."""
-        return self._ask("caption", requests)
-
-    def detect(self, requests: Sequence[DetectRequest]) -> list[tuple[Box, ...]]:
-        """Returns the boxes found for each request."""
-        return self._ask("detect", requests)
-
-    def look(self, requests: Sequence[LookRequest]) -> list[Sight]:
-        """Answers each question about pictures."""
-        return self._ask("look", requests)
+    def __getattr__(self, kind: str) -> Callable[[Sequence[Any]], list[Any]]:
+        """Returns what answers calls of a kind; a matcher without a grid only compares."""
+        if kind not in KINDS or (kind == "match" and not self.grid):
+            raise AttributeError(kind)
+        return partial(self._ask, kind)
 
     def embed(self, sentences: Sequence[str]) -> npt.NDArray[np.float32]:
         """Returns one embedding a sentence, shape (sentences, width)."""

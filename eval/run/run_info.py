@@ -12,13 +12,12 @@ from typing import Any
 from pydantic import TypeAdapter
 
 from ...core.trace import Method
+from ...presets.configuration import dotted
 
 DECIDING = ("dataset", "split", "preset", "models", "prompts", "prompt_hash", "offset", "data_hash")
 """Fields of :class:`RunInfo` that must be the same in whatever belongs to a run."""
-PACE = frozenset(("workers", "batch_wait", "max_batch", "remember", "ahead"))
-"""Settings that change how fast a run goes, and not what it finds."""
-NAMED = frozenset(("prompts",))
-"""Settings that only name what :attr:`RunInfo.prompt_hash` tells apart."""
+FREE = frozenset(("workers", "batch_wait", "max_batch", "remember", "ahead", "prompts"))
+"""Settings that change how fast a run goes, or name what :attr:`RunInfo.prompt_hash` tells apart."""
 
 
 @dataclass(frozen=True)
@@ -90,7 +89,7 @@ class RunInfo:
     @property
     def flat_settings(self) -> dict[str, Any]:
         """The settings under dotted names, such as ``query.captions``."""
-        return _flat(self.settings)
+        return dotted(self.settings)
 
     def differences(self, asked: RunInfo) -> list[str]:
         """Says what keeps ``asked`` from going on with this run; empty where nothing does.
@@ -111,7 +110,7 @@ class RunInfo:
         for role, part in self.parts.items():
             made[f"{role}.computes"] = str(part.get("computes", "")).partition(":")[0]  # whichever GPU it is
             made |= {f"{role}.weights {file}": digest for file, digest in part.get("weights", {}).items()}
-        settings = {name: value for name, value in self.flat_settings.items() if name not in PACE | NAMED}
+        settings = {name: value for name, value in self.flat_settings.items() if name not in FREE}
         return {
             **{name: getattr(self, name) for name in DECIDING},
             **{f"settings.{name}": value for name, value in settings.items()},
@@ -152,17 +151,6 @@ class Pace:
     def rate(self) -> float | None:
         """Questions a second; None where nothing was asked."""
         return self.questions / self.seconds if self.questions and self.seconds else None
-
-
-def _flat(settings: Mapping[str, Any], before: str = "") -> dict[str, Any]:
-    """Returns nested settings under dotted names."""
-    flat: dict[str, Any] = {}
-    for name, value in settings.items():
-        if isinstance(value, Mapping):
-            flat |= _flat(value, f"{before}{name}.")
-        else:
-            flat[before + name] = list(value) if isinstance(value, tuple) else value  # as it comes back from JSON
-    return flat
 
 
 def _short(value: Any) -> str:

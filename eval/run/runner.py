@@ -17,7 +17,7 @@ from ...core.errors import InputError
 from ...core.trace import Method
 from ...engine.codevqa import CodeVQA
 from ...engine.request import check_method
-from ..task import METHODS, DataSet
+from ..task import METHODS, DataSet, Located
 from .local import Answerer, LocalAnswerer
 from .provenance import with_data
 from .run_info import RunInfo
@@ -89,6 +89,8 @@ def evaluate(
         info = replace(info, offset=offset, limit=limit, questions=questions, ends=ends)
         with ExitStack() as kept_open:
             run = kept_open.enter_context(open_run(out, info))
+            if dataset.name == "own" and len(run):  # only there are groups an option: --group-by
+                run.regroup(dataset)
             Session(run, dataset, answerer, info, progress, retry_errors).run()
             kept_open.pop_all()
         return run
@@ -135,7 +137,7 @@ def look_over(dataset: DataSet, offset: int, limit: int | None, *, pictures: boo
         InputError: there is nothing to ask, or pictures are missing or unreadable.
     """
     end = None if limit is None else offset + limit
-    checked: dict[tuple[Path, str], str] = {}
+    checked: dict[Located, str] = {}
     ids: set[str] = set()
     count = 0
     for count, example in enumerate(dataset, 1):
@@ -143,17 +145,16 @@ def look_over(dataset: DataSet, offset: int, limit: int | None, *, pictures: boo
             break
         if count > offset and example.id not in ids:
             ids.add(example.id)
-            asked = {(image.path, image.member): image for image in example.images if pictures}
+            asked = {Located(image.path, image.member): image for image in example.images if pictures}
             checked |= {key: image.wrong for key, image in asked.items() if key not in checked}
     if not count:
         raise InputError(f"{dataset.name} {dataset.split} has no questions.", hint="Check its files.")
     if count <= offset:
         raise InputError(f"--offset {offset:,} is past the end: {dataset.split} has {count:,} questions.")
     if bad := [key for key, wrong in checked.items() if wrong]:
-        path, member = bad[0]
         how = " or ".join(dict.fromkeys(filter(None, checked.values())))
         raise InputError(
-            f"{len(bad):,} of {len(checked):,} pictures are {how}, first: {f'{member} in {path}' if member else path}.",
+            f"{len(bad):,} of {len(checked):,} pictures are {how}, first: {bad[0]}.",
             hint="Put them there, or ask the rest with --missing-pictures skip.",
         )
     return len(ids), end is None or count <= end

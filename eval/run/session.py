@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
@@ -52,10 +51,10 @@ class Status:
     """Rows of this session with an error, fallbacks included."""
     seconds: float = 0.0
     """Since this session began."""
-    under_way: float = 0.0
-    """Examples' worth of work already done on those under way."""
-    recent: float = 0.0
-    """Examples a second lately, the parts of those under way included; 0 where not known."""
+    under_way: int = 0
+    """Examples that are being answered; each counts as half done."""
+    first: tuple[float, float] = (0.0, 0.0)
+    """Seconds and work at the first answer, from which on time is reckoned: before it, models may have warmed up."""
 
     @property
     def rate(self) -> float:
@@ -63,49 +62,17 @@ class Status:
         return (self.examples - self.skipped) / self.seconds if self.seconds else 0.0
 
     @property
+    def work(self) -> float:
+        """Examples' worth of work done in this session."""
+        return self.examples - self.skipped + self.under_way / 2
+
+    @property
     def left(self) -> float | None:
-        """Seconds left at the recent rate; None where that cannot be told."""
-        rate = self.recent or self.rate
-        if self.total is None or not rate:
+        """Seconds left at the rate since the first answer; None where that cannot be told."""
+        (since, before), todo = self.first, (self.total or 0) - self.skipped - self.work
+        if self.total is None or (todo > 0 and self.work <= before):
             return None
-        return max(0.0, self.total - self.examples - self.under_way) / rate
-
-
-class Forecast:
-    """Tells how fast a session goes, from what is finished and from what is under way.
-
-    Examples are answered side by side, so many may end at the same moment after a long wait. An example under way
-    counts by its age over the time that examples take. The rate is that of the latter half of the session: models
-    that are slow at first do not count for ever.
-    """
-
-    def __init__(self) -> None:
-        self.count, self.took = 0, 0.0
-        self.points = deque([(0.0, 0.0)])
-        """Seconds since the session began, and the work done by then."""
-
-    def finished(self, seconds: float, took: float, ages: Iterable[float]) -> tuple[float, float]:
-        """Returns the work done on examples under way, and the recent rate, as an example ends.
-
-        Args:
-            seconds: since the session began.
-            took: seconds of this example.
-            ages: seconds since each example under way began.
-        """
-        self.count += 1
-        self.took += (took - self.took) * max(1 / self.count, 0.05)
-        doing = [min(age / self.took, 1.0) for age in ages] if self.took else []
-        parts = sum(doing)
-        work = self.count + parts
-        loaded = self.count > len(doing) + 1  # what models did before the first answer says no more
-        while len(self.points) > 1 and (self.points[1][0] <= seconds / 2 or (loaded and not self.points[0][0])):
-            self.points.popleft()
-        since, before = self.points[0]
-        if seconds > self.points[-1][0] * 1.01:
-            self.points.append((seconds, work))
-        recent = max(0.0, work - before) / (seconds - since) if seconds > since else 0.0
-        early = self.count < 3 * (len(doing) + 1)  # those that began together end together: a lull says little
-        return parts, max(recent, work / seconds) if early and seconds else recent
+        return max(0.0, todo) * (self.seconds - since) / max(self.work - before, 0.5)
 
 
 class Session:
@@ -140,14 +107,11 @@ class Session:
         """Examples in a row for which a model failed."""
         self.under_way: dict[str, str] = {}
         """Question by id."""
-        self.starts: dict[str, float] = {}
-        """When each of those began."""
-        self.forecast = Forecast()
         end = None if info.limit is None else info.offset + info.limit
         self.source = enumerate(islice(dataset, info.offset, end), info.offset)
 
-    def run(self) -> Status:
-        """Asks, from any thread, and returns how far it came.
+    def run(self) -> None:
+        """Asks, from any thread.
 
         Raises:
             ServerError: a model server went down.
@@ -163,7 +127,6 @@ class Session:
             with suppress(SetupError):  # a disk that is full is told of already
                 status = self.status
                 self.store.end_session(Pace(status.examples - status.skipped, time.monotonic() - self.begun))
-        return self.status
 
     async def _drive(self) -> None:
         """Asks until the data set or something else ends."""
@@ -189,13 +152,11 @@ class Session:
                     await asyncio.sleep(0)  # lets an interrupt in while millions are skipped
                     continue
                 self.under_way[example.id] = example.question
-                self.starts[example.id] = time.monotonic()
                 try:
                     rows = await self.ask(example, jobs)
                 finally:
                     del self.under_way[example.id]
-                    start = self.starts.pop(example.id)
-                self._keep(place, example, rows, start)
+                self._keep(place, example, rows)
         except (InputError, ReplayMissError, ServerError, SetupError) as error:
             self.stopped = self.stopped or error
 
@@ -224,11 +185,8 @@ class Session:
             self._told()
         return found
 
-    def _keep(self, place: int, example: Example, rows: list[Row], start: float) -> None:
+    def _keep(self, place: int, example: Example, rows: list[Row]) -> None:
         self.store.add(example, rows, place=place)
-        now = time.monotonic()
-        ages = [now - one for one in self.starts.values()]
-        self.status.under_way, self.status.recent = self.forecast.finished(now - self.begun, now - start, ages)
         self.status.rows += len(rows)
         self.status.errors += sum(row.error is not None for row in rows)
         self._told()
@@ -238,7 +196,10 @@ class Session:
             self.stopped = self.stopped or ModelError(rows[0].message)
 
     def _told(self) -> None:
-        self.status.examples += 1
-        self.status.seconds = time.monotonic() - self.begun
+        status = self.status
+        status.examples += 1
+        status.seconds, status.under_way = time.monotonic() - self.begun, len(self.under_way)
+        if status.first == (0.0, 0.0) and status.examples > status.skipped:
+            status.first = status.seconds, status.work
         if self.progress is not None:
             self.progress(self.status)

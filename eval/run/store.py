@@ -18,27 +18,11 @@ from pydantic import TypeAdapter
 from ...core.errors import InputError, SetupError
 from ...core.trace import Method
 from ..task import UNASKED, Example, Row
-from .database import Database, Layout
+from .database import Database
 from .run_info import Pace, RunInfo
-from .store_values import EXAMPLE, ROW, changed_picture, example_values, row_values, to_example, to_row
+from .store_values import EXAMPLE, ROW, changed_picture, columns, example_values, to_example, to_row
 
 FILE = "run.sqlite"
-LAYOUT = Layout(
-    "run",
-    0x43565141,
-    1,
-    """
-CREATE TABLE info (key TEXT PRIMARY KEY, value TEXT NOT NULL);
-CREATE TABLE examples (
-    place INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, question TEXT NOT NULL, form TEXT NOT NULL,
-    images TEXT NOT NULL, gold TEXT NOT NULL, groups TEXT NOT NULL, cluster TEXT NOT NULL, record TEXT NOT NULL);
-CREATE TABLE rows (
-    id TEXT NOT NULL, method TEXT NOT NULL, repeat INTEGER NOT NULL, prediction TEXT NOT NULL,
-    fallback INTEGER NOT NULL, error TEXT, message TEXT NOT NULL, program TEXT, trace TEXT NOT NULL,
-    seconds REAL NOT NULL, tokens INTEGER NOT NULL, PRIMARY KEY (id, method, repeat))
-""",
-    "Make one with codevqa eval.",
-)
 _EXAMPLE, _ROW = (", ".join(f"{table}.{one}" for one in names) for table, names in (("e", EXAMPLE), ("r", ROW)))
 _ADD_EXAMPLE = (
     f"INSERT INTO examples (place, {', '.join(EXAMPLE)}) VALUES (:place, :{', :'.join(EXAMPLE)})"
@@ -46,7 +30,7 @@ _ADD_EXAMPLE = (
     " ON CONFLICT (id) DO UPDATE SET images = excluded.images"
 )
 _ADD_ROW = f"INSERT OR REPLACE INTO rows ({', '.join(ROW)}) VALUES (:{', :'.join(ROW)})"
-JOIN = "FROM examples AS e CROSS JOIN rows AS r ON r.id = e.id AND r.method = ? AND r.repeat = ? ORDER BY e.place"
+_JOIN = "FROM examples AS e CROSS JOIN rows AS r ON r.id = e.id AND r.method = ? AND r.repeat = ? ORDER BY e.place"
 """CROSS JOIN keeps the order of the loops: examples by place, each row by its key, so nothing is sorted in memory."""
 _ASKED = f"(prediction != '' OR fallback OR error IS NULL OR error NOT IN ({', '.join(map(repr, sorted(UNASKED)))}))"
 """The opposite of :attr:`Row.unasked`."""
@@ -61,6 +45,19 @@ class Store(Database):
     run while one writer goes on with it.
     """
 
+    what = "run"
+    application = 0x43565141
+    tables = """
+CREATE TABLE info (key TEXT PRIMARY KEY, value TEXT NOT NULL);
+CREATE TABLE examples (
+    place INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, question TEXT NOT NULL, form TEXT NOT NULL,
+    images TEXT NOT NULL, gold TEXT NOT NULL, groups TEXT NOT NULL, cluster TEXT NOT NULL, record TEXT NOT NULL);
+CREATE TABLE rows (
+    id TEXT NOT NULL, method TEXT NOT NULL, repeat INTEGER NOT NULL, prediction TEXT NOT NULL,
+    fallback INTEGER NOT NULL, error TEXT, message TEXT NOT NULL, program TEXT, trace TEXT NOT NULL,
+    seconds REAL NOT NULL, tokens INTEGER NOT NULL, PRIMARY KEY (id, method, repeat))
+"""
+    hint = "Make one with codevqa eval."
     info: RunInfo
     """What was run; :meth:`update` replaces it."""
 
@@ -69,7 +66,7 @@ class Store(Database):
         with ExitStack() as held:
             if write:
                 held.enter_context(_locked(self.folder))
-            super().__init__(self.folder / FILE, LAYOUT, write=write)
+            super().__init__(self.folder / FILE, write=write)
             self._held = held.pop_all()
 
     # -- opening -----------------------------------------------------------------------------------------------------
@@ -109,7 +106,7 @@ class Store(Database):
             InputError: it is no run, is of a later version of this package, or another program writes to it.
         """
         if not cls.exists(path):
-            raise InputError(f"{path} is no run: there is no {FILE} in it.", hint=LAYOUT.hint)
+            raise InputError(f"{path} is no run: there is no {FILE} in it.", hint=cls.hint)
         with ExitStack() as opened:
             store = opened.enter_context(cls(path, write=writable))
             (found,) = next(store.read("SELECT value FROM info WHERE key = 'run'"), ("nothing",))
@@ -169,7 +166,7 @@ class Store(Database):
             InputError: another example has that place.
             SetupError: the disk is full or the file cannot be written; what was added before is safe.
         """
-        added = [row_values(row) for row in rows]
+        added = [columns(ROW, vars(row)) for row in rows]
         with self.writing() as db:
             try:
                 db.execute(_ADD_EXAMPLE, {"place": place, **example_values(example)})
@@ -179,6 +176,16 @@ class Store(Database):
                     hint="Begin a new run.",
                 ) from None
             db.executemany(_ADD_ROW, added)
+
+    def regroup(self, dataset: Iterable[Example]) -> None:
+        """Gives the examples that are stored the groups that their data set puts them in now.
+
+        Raises:
+            SetupError: the file cannot be written.
+        """
+        found = ({"place": place, **columns(("id", "groups"), vars(one))} for place, one in enumerate(dataset))
+        with self.writing() as db:
+            db.executemany("UPDATE examples SET groups = :groups WHERE place = :place AND id = :id", found)
 
     # -- reading -----------------------------------------------------------------------------------------------------
 
@@ -214,17 +221,18 @@ class Store(Database):
 
     def rows(self, method: Method, repeat: int = 0) -> Iterator[Row]:
         """Yields the rows of a method in the order of the data set."""
-        return (self._made(to_row, one) for one in self.read(f"SELECT {_ROW} {JOIN}", method, repeat))
+        return (self._made(to_row, one) for one in self.read(f"SELECT {_ROW} {_JOIN}", method, repeat))
 
     def pairs(self, method: Method, repeat: int = 0) -> Iterator[tuple[Example, Row]]:
         """Yields each example with its row, in the order of the data set; examples without a row are left out."""
-        for one in self.read(f"SELECT {_EXAMPLE}, {_ROW} {JOIN}", method, repeat):
+        for one in self.read(f"SELECT {_EXAMPLE}, {_ROW} {_JOIN}", method, repeat):
             yield self._made(to_example, one[: len(EXAMPLE)]), self._made(to_row, one[len(EXAMPLE) :])
 
     def row(self, id: str, method: Method, repeat: int = 0) -> Row | None:
         """Returns one row, or None."""
-        query = f"SELECT {_ROW} FROM rows AS r WHERE r.id = ? AND r.method = ? AND r.repeat = ?"
-        found = self._one(query, id, method, repeat)
+        found = self._one(
+            f"SELECT {_ROW} FROM rows AS r WHERE r.id = ? AND r.method = ? AND r.repeat = ?", id, method, repeat
+        )
         return None if found is None else self._made(to_row, found)
 
     def changed_picture(self) -> str:

@@ -10,16 +10,16 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
-from ..task import Example, PictureFile, Row
+from ..task import AS_EXAMPLE, Example, PictureFile, Row
 
 EXAMPLE = ("id", "question", "form", "images", "gold", "groups", "cluster", "record")
 ROW = tuple(one.name for one in fields(Row))
 _NESTED = frozenset(("images", "gold", "groups", "record", "trace"))
 """Columns that hold JSON."""
-_TO_EXAMPLE, _TO_ROW = TypeAdapter(Example), TypeAdapter(Row)
+_TO_ROW = TypeAdapter(Row)
 
 
-def _columns(names: Sequence[str], told: Mapping[str, Any]) -> dict[str, Any]:
+def columns(names: Sequence[str], told: Mapping[str, Any]) -> dict[str, Any]:
     """Returns values as SQLite holds them; half a surrogate pair, which JSON can hold, becomes a question mark."""
     found = {name: told[name] for name in names}
     for name, value in found.items():
@@ -36,7 +36,7 @@ def _plain(names: Sequence[str], values: Sequence[Any]) -> dict[str, Any]:
 
 def example_values(example: Example) -> dict[str, Any]:
     """Returns an example as a row of its table."""
-    return _columns(EXAMPLE, {**vars(example), "images": [_picture(image) for image in example.images]})
+    return columns(EXAMPLE, {**vars(example), "images": [_picture(image) for image in example.images]})
 
 
 def _picture(image: PictureFile) -> dict[str, Any]:
@@ -62,12 +62,7 @@ def to_example(values: Sequence[Any]) -> Example:
     Raises:
         ValueError: that is no example, somebody else wrote it; or another error that ``Database.intact`` knows.
     """
-    return _TO_EXAMPLE.validate_python(_plain(EXAMPLE, values))
-
-
-def row_values(row: Row) -> dict[str, Any]:
-    """Returns a row as a row of its table."""
-    return _columns(ROW, vars(row))
+    return AS_EXAMPLE.validate_python(_plain(EXAMPLE, values))
 
 
 def to_row(values: Sequence[Any]) -> Row:

@@ -22,8 +22,8 @@ from codevqa import Answer, Settings
 from codevqa.core.images import FORMATS, MAX_PIXELS, load_picture
 from codevqa.core.trace import Method
 from codevqa.eval.report import report
-from codevqa.eval.run.calls import FILE as CALLS
 from codevqa.eval.run.record import record_parts, replay_engine
+from codevqa.eval.run.recorded_model import FILE as CALLS
 from codevqa.eval.run.runner import evaluate
 from codevqa.eval.run.store import FILE, Store
 from codevqa.models.fakes import FakeEyes

@@ -181,7 +181,9 @@ class BlipMatcher(BlipModel):
         sides = self._sides.read(pictures)  # 1 kB each; what they are made of is hundreds
         new = {one.key: one for one in pictures if one.key not in sides}
         if new:
-            made = self._thread.run(self._picture_sides, self._features(list(new.values())))
+            # Whoever indexes thousands asks for nothing but this.
+            features = self._features(list(new.values()), keep=False)
+            made = self._thread.run(self._picture_sides, features)
             self._sides.add(new.values(), made)
             sides |= made
         return self._thread.run(self._compared, requests, sides)

@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from cachetools import LRUCache
 
+from ...core.collection import StoredPicture
 from ...core.images import Picture
 from ..cpu_threads import NetworkThread
 from ..cuda_graphs import avoid_cudnn_attention
@@ -82,10 +83,11 @@ class BlipModel:
         """Precision and device."""
         return self._at.computes
 
-    def _features(self, pictures: Sequence[Picture]) -> dict[str, torch.Tensor]:
+    def _features(self, pictures: Sequence[Picture], *, keep: bool = True) -> dict[str, torch.Tensor]:
         """Returns the features of each distinct picture by its key, computing those that are not kept.
 
-        On a GPU they may still be under way when this returns, as with any tensor.
+        On a GPU they may still be under way when this returns, as with any tensor. Without ``keep`` those of
+        collections are kept on disk alone.
 
         Raises:
             ModelError: the network failed, or one picture alone does not fit in memory.
@@ -93,16 +95,22 @@ class BlipModel:
         found = {one.key: kept for one in pictures if (kept := self._kept.get(one.key)) is not None}
         for key, features in self._shelves.read(one for one in pictures if one.key not in found).items():
             found[key] = features.to(self._at.device)
-            self._keep(key, found[key])
+            if keep:
+                self._keep(key, found[key])
         missing = list({one.key: one for one in pictures if one.key not in found}.values())
         self._reader.expect(missing)  # all of them, while the first are encoded
         usual = _GPU_PICTURES if self._at.device.type == "cuda" else _CPU_PICTURES
         encoded = run_in_batches(self._encode, missing, self._max_batch or usual)
         for picture, features in zip(missing, encoded, strict=True):
             found[picture.key] = features
-            self._keep(picture.key, features)
+            if keep or not isinstance(picture, StoredPicture):
+                self._keep(picture.key, features)
         self._shelves.add(missing, found)
         return found
+
+    def expect(self, pictures: Sequence[Picture]) -> None:
+        """Begins to read pictures that will be asked about next, in threads, where no features of them are kept."""
+        self._reader.expect(self._shelves.missing(pictures))
 
     def keep_features(self) -> None:
         """Writes to disk what features of collections are still in memory alone."""

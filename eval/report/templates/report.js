@@ -17,7 +17,7 @@ const button = (label, act) => {
 };
 const shown = number => number.toLocaleString("en");
 
-async function read() {
+async function unpacked() {
   if (!window.DecompressionStream) throw new Error("The list needs a browser of 2023 or later.");
   const text = atob(document.getElementById("data").textContent);
   const bytes = new Uint8Array(text.length);
@@ -53,14 +53,13 @@ function ofErrors(row) {
 
 function looksAt(methods) {
   const names = methods.map(([name]) => name);
-  const three = names.includes("direct");
   const against = (name, what) => names.includes("codevqa") && names.includes(name) ? [
     [`The program is right, ${what} wrong`, { codevqa: "right", [name]: "wrong" }],
     [`The program is wrong, ${what} right`, { codevqa: "wrong", [name]: "right" }],
   ] : [];
   return [
     ...against("direct", "the direct question"),
-    ...against("pnpvqa", three ? "PnP-VQA" : "the baseline"),
+    ...against("pnpvqa", names.includes("direct") ? "PnP-VQA" : "the baseline"),
     ...(names.includes("codevqa") ? [
       ["Right for the wrong reason", { codevqa: "right", steps: "a step is false" }],
       ["The program failed and the baseline answered", { codevqa: "fallback" }],
@@ -76,7 +75,7 @@ const verdict = good => good == null ? "" : make("span", { class: good ? "right"
 function begin(data) {
   const { rows } = data;
   for (const row of rows)
-    row.text = [row.question, row.gold, ...row.answers.map(one => one?.said ?? ""), row.id, row.program].join("\n").toLowerCase();
+    row.text = [row.question, row.gold, ...row.answers.map(one => one?.said ?? ""), row.id, row.trace].join("\n").toLowerCase();
   const filters = [
     ...data.methods.map(([name, label], at) => [name, label, row => ofMethod(row, at)]),
     ["between", "Between them", ofAll],
@@ -87,7 +86,6 @@ function begin(data) {
   ].map(([name, label, values]) => ({ name, label, values, select: make("select") }));
 
   const wanted = new URLSearchParams(location.hash.slice(1)); // what is chosen, kept in the address
-  let page = 0;
   const find = chosen => {
     const active = filters.filter(one => chosen.get(one.name));
     const words = (chosen.get("search") ?? "").toLowerCase().split(/\s+/).filter(Boolean);
@@ -98,7 +96,6 @@ function begin(data) {
     if (anew) for (const name of [...wanted.keys()]) wanted.delete(name);
     for (const [name, value] of Object.entries(values)) value ? wanted.set(name, value) : wanted.delete(name);
     history.replaceState(null, "", `#${wanted}`);
-    page = 0;
     show();
   };
 
@@ -120,34 +117,30 @@ function begin(data) {
 
   const list = make("ol", { class: "rows", "aria-label": "Questions" });
   const status = make("p", { role: "status" });
-  const place = make("span");
-  const turn = by => {
-    page += by;
-    show();
-    list.scrollIntoView({ block: "nearest" });
+  let matching = [];
+  const more = button("More", () => grow());
+  const grow = () => {
+    const at = list.children.length;
+    list.append(...matching.slice(at, at + PAGE).map(row => item(row, data)));
+    more.hidden = list.children.length === matching.length;
   };
-  const [before, after] = [button("Previous", () => turn(-1)), button("Next", () => turn(1))];
-  const pager = make("nav", { class: "pager", "aria-label": "Pages" }, before, place, after);
 
   function show() {
     search.value = wanted.get("search") ?? "";
     for (const one of filters) one.select.value = wanted.get(one.name) ?? "";
-    const matching = find(wanted);
-    const pages = Math.max(1, Math.ceil(matching.length / PAGE));
-    list.replaceChildren(...matching.slice(page * PAGE, (page + 1) * PAGE).map(row => item(row, data)));
-    list.start = page * PAGE + 1;
+    matching = find(wanted);
+    list.replaceChildren();
+    grow();
     const whole = matching.length === rows.length ? "" : ` of ${shown(rows.length)}`;
     const good = data.methods.map(([, label], at) => [label, matching.filter(row => row.answers[at]?.right).length])
       .filter((_, at) => rows.some(row => row.answers[at]?.right != null));
     status.textContent = `${shown(matching.length)}${whole} ${rows.length === 1 ? "question" : "questions"}`
       + good.map(([label, n]) => `; ${label} right in ${shown(n)}`).join("");
-    place.textContent = `page ${shown(page + 1)} of ${shown(pages)}`;
-    [before.disabled, after.disabled, pager.hidden] = [page === 0, page === pages - 1, pages === 1];
   }
 
   const part = data.every > 1 ? `Of ${shown(data.total)} questions, one in ${shown(data.every)} is listed here.` : "";
   main.append(part && make("p", { class: "note" }, part), make("div", { class: "looks" }, ...looks),
-    make("div", { class: "find", role: "search" }, search, button("Clear", () => choose({}, true))), grid, status, list, pager);
+    make("div", { class: "find", role: "search" }, search, button("Clear", () => choose({}, true))), grid, status, list, more);
   show();
   main.dataset.whole = "yes";
 }
@@ -164,36 +157,11 @@ function item(row, data) {
   return make("li", {}, box);
 }
 
-// -- a trace --------------------------------------------------------------------------------------------------------
-
 function opened(row, data) {
-  const told = JSON.parse(row.trace);
   const groups = data.keys.map((key, at) => row.groups[at] && `${key.replaceAll("_", " ")}: ${row.groups[at]}`);
-  const pictures = told.pictures.map(([name, at]) => make("figure", {},
-    at === null ? "" : make("img", { src: data.pictures[at], alt: name }), make("figcaption", {}, name)));
-  return make("div", { class: "opened" }, make("p", { class: "note" }, [row.id, ...groups.filter(Boolean)].join("; ")),
-    make("div", { class: "pictures" }, ...pictures), ...told.methods.map(method));
+  const link = row.full ? make("a", { href: `#${row.full}` }, "With its pictures and heat maps, among the examples") : "";
+  return make("div", { class: "opened" },
+    make("p", { class: "note" }, [row.id, row.pictures, ...groups].filter(Boolean).join("; ")), link, make("pre", {}, row.trace));
 }
 
-function method(told) {
-  const calls = told.calls.map(call => make("li", {}, call.text, verdict(call.right),
-    call.right === false ? make("span", { class: "soft" }, ` true: ${call.truth}`) : "", ...call.evidence.map(evidence)));
-  const attempts = told.attempts.map(([program, why]) =>
-    make("details", {}, make("summary", {}, `An attempt that failed: ${why}`), make("pre", {}, program)));
-  return make("section", {}, make("h3", {}, `${told.method} `, make("span", { class: "soft" }, told.facts)),
-    told.error && make("p", { class: "wrong" }, told.error), told.program && make("pre", {}, told.program),
-    calls.length ? make("ol", { class: "steps" }, ...calls) : "", ...attempts,
-    told.printed && make("pre", {}, `printed:\n${told.printed}`), ...told.evidence.map(evidence));
-}
-
-function evidence(one) {
-  const lists = (one.captions ?? []).map((captions, at) => make("div", {}, make("p", { class: "soft" },
-    `image ${one.images?.[at] ?? at + 1}`), make("ul", {}, ...captions.map(caption => make("li", {}, caption)))));
-  const lines = [["asked", one.text], ["scores", one.scores], [one.kind === "eyes" ? "said" : "read", one.completion]].filter(([, text]) => text)
-    .map(([label, text]) => make("p", {}, make("span", { class: "soft" }, `${label} `), text));
-  const captions = (one.captions ?? []).flat().length;
-  const title = (one.kind ?? "evidence") + (captions ? `, ${captions} caption${captions === 1 ? "" : "s"}` : "");
-  return make("details", {}, make("summary", {}, title), ...lines, ...lists);
-}
-
-read().then(begin).catch(error => main.append(make("p", { class: "wrong", role: "alert" }, error.message)));
+unpacked().then(begin).catch(error => main.append(make("p", { class: "wrong", role: "alert" }, error.message)));
