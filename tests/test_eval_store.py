@@ -4,6 +4,7 @@ import dataclasses
 import sqlite3
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 from eval_kit import Numbered
@@ -13,19 +14,10 @@ from codevqa.eval.run.run_info import RunInfo
 from codevqa.eval.run.store import Store
 from codevqa.eval.task import Example, PictureFile, Row
 
-INFO = RunInfo(
-    "gqa",
-    "val",
-    ("codevqa", "pnpvqa"),
-    models={"writer": "w"},
-    settings={"seed": 0, "workers": 16, "query": {"captions": 7}},
-    seeds=(0, 1),
-    limit=10,
-    data_hash="abc",
-    version="1",
-    packages={"torch": "2"},
-    parts={"reader": {"computes": "float32 on cpu", "weights": {"a.bin": "11"}}},
-)
+WHAT: dict[str, Any] = {"models": {"writer": "w"}, "settings": {"seed": 0, "workers": 16, "query": {"captions": 7}}}
+WHAT |= {"packages": {"torch": "2"}, "parts": {"reader": {"computes": "float32 on cpu", "weights": {"a.bin": "11"}}}}
+ASKED: dict[str, Any] = {"seeds": (0, 1), "limit": 10, "data_hash": "abc", "version": "1"}
+INFO = RunInfo("gqa", "val", ("codevqa", "pnpvqa"), **WHAT, **ASKED)
 
 
 def row(id: str, method: str = "codevqa", repeat: int = 0, prediction: str = "yes") -> Row:
@@ -109,14 +101,9 @@ def test_a_full_disk_is_one_clear_error_and_loses_nothing(tmp_path: Path) -> Non
 
 
 def test_a_run_may_grow_and_its_pace_may_change_but_not_what_computes() -> None:
-    asked = dataclasses.replace(
-        INFO,
-        limit=None,
-        seeds=(0, 1, 2),
-        methods=("pnpvqa",),
-        settings={"seed": 0, "workers": 1, "query": {"captions": 7}},
-        machine="another",
-    )
+    settings = {"seed": 0, "workers": 1, "query": {"captions": 7}}
+    more: Any = {"limit": None, "seeds": (0, 1, 2), "methods": ("pnpvqa",), "machine": "another"}
+    asked = dataclasses.replace(INFO, settings=settings, **more)
     assert INFO.differences(asked) == []
     for change, words in (
         ({"version": "9"}, "codevqa was '1', now '9'"),

@@ -24,22 +24,20 @@ GROUPED: dict[str, Any] = {**sizes(), "num_key_value_heads": 2, "tie_word_embedd
 EIGHT = {**GROUPED, "head_dim": 8}
 MOE = {**EIGHT, "num_experts": 4, "num_local_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 16}
 STRETCHED = {"rope_theta": 1e4, "factor": 4.0, "original_max_position_embeddings": ORIGINAL}
+BIASED = ("tie_word_embeddings", "attention_bias", "mlp_bias")
 TURNS = {"short_factor": [1.0] * 4, "long_factor": [2.0, 3.0, 5.0, 8.0]}
+
+
+def turned(kind: str, **more: Any) -> dict[str, Any]:
+    """Sizes with positions that turn in a way of their own."""
+    return {**GROUPED, "rope_parameters": {**STRETCHED, "rope_type": kind, **more}}
+
 
 OWN: dict[str, tuple[str, dict[str, Any]]] = {
     "llama": ("llama", GROUPED),
-    "llama, tied, biases": (
-        "llama",
-        {**sizes(), "tie_word_embeddings": True, "attention_bias": True, "mlp_bias": True},
-    ),
-    "llama, linear": ("llama", {**GROUPED, "rope_parameters": {**STRETCHED, "rope_type": "linear"}}),
-    "llama, llama3": (
-        "llama",
-        {
-            **GROUPED,
-            "rope_parameters": {**STRETCHED, "rope_type": "llama3", "low_freq_factor": 1.0, "high_freq_factor": 4.0},
-        },
-    ),
+    "llama, tied, biases": ("llama", sizes() | dict.fromkeys(BIASED, True)),
+    "llama, linear": ("llama", turned("linear")),
+    "llama, llama3": ("llama", turned("llama3", low_freq_factor=1.0, high_freq_factor=4.0)),
     "mistral": ("mistral", {**EIGHT, "sliding_window": None}),
     "qwen2": ("qwen2", GROUPED),
     "qwen3": ("qwen3", EIGHT),
@@ -47,20 +45,13 @@ OWN: dict[str, tuple[str, dict[str, Any]]] = {
 OTHERS: dict[str, tuple[str, dict[str, Any]]] = {
     "gemma3": ("gemma3_text", {**EIGHT, "sliding_window": 16}),
     "gpt_oss": ("gpt_oss", {**MOE, "sliding_window": 16}),
-    "qwen2, yarn": ("qwen2", {**GROUPED, "rope_parameters": {**STRETCHED, "rope_type": "yarn"}}),
+    "qwen2, yarn": ("qwen2", turned("yarn")),
     "mistral, window": ("mistral", {**EIGHT, "sliding_window": 16}),
     "qwen3_moe": ("qwen3_moe", MOE),
-    "llama, dynamic": ("llama", {**GROUPED, "rope_parameters": {**STRETCHED, "rope_type": "dynamic"}}),
+    "llama, dynamic": ("llama", turned("dynamic")),
     "mpt": ("mpt", {"vocab_size": 400, "d_model": 32, "n_layers": 2, "n_heads": 4, "max_seq_len": 160}),
     "rwkv": ("rwkv", {"vocab_size": 400, "hidden_size": 32, "num_hidden_layers": 2}),
-    "phi3, longrope": (
-        "phi3",
-        {
-            **GROUPED,
-            "original_max_position_embeddings": ORIGINAL,
-            "rope_parameters": {**STRETCHED, **TURNS, "rope_type": "longrope"},
-        },
-    ),
+    "phi3, longrope": ("phi3", {**turned("longrope", **TURNS), "original_max_position_embeddings": ORIGINAL}),
 }
 ALL = {**OWN, **OTHERS}
 

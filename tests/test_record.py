@@ -187,18 +187,19 @@ def test_results_come_back_to_the_bit(store: CallStore) -> None:
 
 
 CAPTION, TEXT = CaptionRequest(RED, (1, 2), 3), GenerationRequest("p", 5, ("\n",), 1)
+CAPTIONS: list[dict[str, Any]] = [
+    {"picture": GREEN},
+    {"patches": (1,)},
+    {"patches": None},
+    {"seed": 4},
+    {"tokens": (1, 2)},
+]
+TEXTS: list[dict[str, Any]] = [{"prompt": "q"}, {"prompt": (Message("user", "p"),)}, {"max_tokens": 6}, {"stop": ()}]
 
 
 @pytest.mark.parametrize(
     ("kind", "base", "changes"),
-    [
-        (
-            "caption",
-            CAPTION,
-            [{"picture": GREEN}, {"patches": (1,)}, {"patches": None}, {"seed": 4}, {"tokens": (1, 2)}],
-        ),
-        ("generate", TEXT, [{"prompt": "q"}, {"prompt": (Message("user", "p"),)}, {"max_tokens": 6}, {"stop": ()}]),
-    ],
+    [("caption", CAPTION, CAPTIONS), ("generate", TEXT, TEXTS)],
 )
 def test_the_key_holds_all_that_matters(store: CallStore, kind: str, base: Any, changes: list[dict[str, Any]]) -> None:
     model = FakeCaptioner("a") if kind == "caption" else ScriptedLM("a")

@@ -67,27 +67,12 @@ def test_images_made_by_the_host_differ_from_each_other(kit: Kit) -> None:
         ("x = 1\nanswer = images[0].show()", ProgramRuntimeError, 2, "AttributeError"),
         ("x = 1\nanswer = Image()", ProgramRuntimeError, 2, "TypeError"),
         ("x = 1\nanswer = query('a', 'b')", ProgramRuntimeError, 2, "TypeError: query() img must be Image, not str"),
-        (
-            "import re\nx = re.compile('a')\nfrom itertools import groupby\nx = list(groupby(images, key=lambda i: query(i, 'a')))",
-            ProgramRuntimeError,
-            4,
-            "inside this builtin",
-        ),
-        (
-            "def f():\n    yield 1\nx = list(f())\ndel x\nanswer = [\n  1, int('two')]",
-            ProgramRuntimeError,
-            6,
-            "ValueError",
-        ),
-        (
-            "x = 1\ndel x\ny = {i: 1 for i in images}\nanswer = query(\n  images[0], 3)",
-            ProgramRuntimeError,
-            4,
-            "must be str",
-        ),
+        ("import re\nx = re.compile('a')\nfrom itertools import groupby\nx = list(groupby(images, key=lambda i: query(i, 'a')))", ProgramRuntimeError, 4, "inside this builtin"),
+        ("def f():\n    yield 1\nx = list(f())\ndel x\nanswer = [\n  1, int('two')]", ProgramRuntimeError, 6, "ValueError"),
+        ("x = 1\ndel x\ny = {i: 1 for i in images}\nanswer = query(\n  images[0], 3)", ProgramRuntimeError, 4, "must be str"),
         ("x = 1\ndel x\nyes = 1\nanswer = (1 +", ProgramSyntaxError, 4, ""),
     ],
-)
+)  # fmt: skip
 def test_errors_are_typed_with_a_line(kit: Kit, source: str, kind: type[ProgramError], line: int, text: str) -> None:
     with pytest.raises(kind) as caught:
         kit.value(source)
