@@ -14,18 +14,11 @@ HARBOR = GARDEN.with_name("harbor.png")
 def test_a_script_of_questions_and_commands(tmp_path: Path, codevqa: CommandLine) -> None:
     page, copy = tmp_path / "page.html", tmp_path / "a picture.png"
     copy.write_bytes(GARDEN.read_bytes())
-    lines = [
-        "What color is the flag?",
-        "",
-        f":open '{copy}'",
-        "What color is the house?",
-        f":trace {page}",
-        ":quit",
-        "What color is the tree?",
-    ]
+    flag, house, tree = (f"What color is the {thing}?" for thing in ("flag", "house", "tree"))
+    lines = [flag, "", f":open '{copy}'", house, f":trace {page}", ":quit", tree]
     done = codevqa("ask", HARBOR, "--quiet", stdin="\n".join(lines))
     assert (done.returncode, done.stdout, done.stderr) == (0, "red\nred\n", "")
-    assert "What color is the house?" in Read(page.read_text(encoding="utf-8")).one("h1").text
+    assert house in Read(page.read_text(encoding="utf-8")).one("h1").text
 
 
 def test_a_line_that_fails_is_told_and_the_next_is_answered(tmp_path: Path, codevqa: CommandLine) -> None:

@@ -33,7 +33,7 @@ def test_half_a_login_is_refused(auth: str) -> None:
 
 
 def test_a_configuration_that_cannot_answer_is_refused() -> None:
-    with pytest.raises(SetupError, match="--language-model"):
+    with pytest.raises(SetupError, match="--lm"):
         serve.main("paper", say=print)
 
 

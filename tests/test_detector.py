@@ -144,15 +144,9 @@ def test_scores_are_the_network_s_own(contrastive: str) -> None:
     matcher = load("matcher", f"contrastive:{contrastive}", device="cpu")
     network, siglip = matcher._network, "siglip" in contrastive
     texts = [TEXTS[0], TEXTS[1].lower()]
-    given = matcher._processor(
-        images=[one.pixels for one in PICTURES],
-        text=texts,
-        padding="max_length" if siglip else True,
-        max_length=64 if siglip else 16,
-        truncation=True,
-        padding_side="right",
-        return_tensors="pt",
-    )
+    shape: Any = {"padding": "max_length", "max_length": 64} if siglip else {"padding": True, "max_length": 16}
+    shape |= {"truncation": True, "padding_side": "right", "return_tensors": "pt"}
+    given = matcher._processor(images=[one.pixels for one in PICTURES], text=texts, **shape)
     if siglip:
         # "a▁dog", its end, and padding up to the place that is read.
         assert given["input_ids"][1].tolist() == [5, 4, 8, 19, 11, 1] + [0] * 58

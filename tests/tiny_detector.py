@@ -5,25 +5,8 @@ from pathlib import Path
 from typing import Any
 
 import torch
+import transformers as hf
 from tiny import WORDS
-from transformers import (
-    BertTokenizer,
-    CLIPConfig,
-    CLIPModel,
-    CLIPProcessor,
-    CLIPTokenizerFast,
-    GemmaTokenizer,
-    GroundingDinoConfig,
-    GroundingDinoForObjectDetection,
-    GroundingDinoProcessor,
-    Owlv2Config,
-    Owlv2ForObjectDetection,
-    Owlv2Processor,
-    SiglipConfig,
-    SiglipModel,
-    SiglipProcessor,
-    SwinConfig,
-)
 from transformers.models.clip.image_processing_pil_clip import CLIPImageProcessorPil
 from transformers.models.grounding_dino.image_processing_pil_grounding_dino import GroundingDinoImageProcessorPil
 from transformers.models.owlv2.image_processing_pil_owlv2 import Owlv2ImageProcessorPil
@@ -39,31 +22,21 @@ def write_grounding_dino(folder: Path, seed: int = 0) -> str:
     """Writes a random Grounding DINO (width 64, 16 queries) and returns its folder."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "vocab.txt").write_text("\n".join(WORDS) + "\n")
-    config = GroundingDinoConfig(
-        backbone_config=SwinConfig(
-            image_size=SIDE,
-            embed_dim=16,
-            depths=[1, 1, 1, 1],
-            num_heads=[2, 2, 2, 2],
-            window_size=4,
-            out_features=["stage2", "stage3", "stage4"],
-        ),
+    seen = {"image_size": SIDE, "embed_dim": 16, "depths": [1] * 4, "num_heads": [2] * 4, "window_size": 4}
+    layers = {"layers": 2, "ffn_dim": 64, "attention_heads": 4}
+    config = hf.GroundingDinoConfig(
+        backbone_config=hf.SwinConfig(**seen, out_features=["stage2", "stage3", "stage4"]),
         text_config={"model_type": "bert", "vocab_size": len(WORDS), "max_position_embeddings": 64, **_COMMON},
         d_model=64,  # GroupNorm wants more than one channel in each of 32
-        encoder_layers=2,
-        encoder_ffn_dim=64,
-        encoder_attention_heads=4,
-        decoder_layers=2,
-        decoder_ffn_dim=64,
-        decoder_attention_heads=4,
+        **{f"{part}_{name}": number for part in ("encoder", "decoder") for name, number in layers.items()},
         num_queries=16,
         num_feature_levels=4,
         max_text_len=32,
     )
-    save_wide(GroundingDinoForObjectDetection(config), folder, seed)
-    tokenizer = BertTokenizer(vocab=str(folder / "vocab.txt"), model_max_length=64)
+    save_wide(hf.GroundingDinoForObjectDetection(config), folder, seed)
+    tokenizer = hf.BertTokenizer(vocab=str(folder / "vocab.txt"), model_max_length=64)
     pictures = GroundingDinoImageProcessorPil(size={"shortest_edge": SIDE // 2, "longest_edge": SIDE})
-    GroundingDinoProcessor(pictures, tokenizer).save_pretrained(folder)
+    hf.GroundingDinoProcessor(pictures, tokenizer).save_pretrained(folder)
     return str(folder)
 
 
@@ -72,12 +45,12 @@ def write_owlv2(folder: Path, seed: int = 0) -> str:
     tokenizer = write_clip_tokenizer(folder)
     text = {"vocab_size": len(tokenizer), "max_position_embeddings": 16, **_COMMON}
     text |= {"bos_token_id": 1, "eos_token_id": len(tokenizer) - 1, "pad_token_id": 0}
-    config = Owlv2Config(
+    config = hf.Owlv2Config(
         text_config=text, vision_config={"image_size": SIDE, "patch_size": 8, **_COMMON}, projection_dim=32
     )
-    save_wide(Owlv2ForObjectDetection(config), folder, seed)
+    save_wide(hf.Owlv2ForObjectDetection(config), folder, seed)
     pictures = Owlv2ImageProcessorPil(size={"height": SIDE, "width": SIDE})
-    Owlv2Processor(pictures, tokenizer).save_pretrained(folder)
+    hf.Owlv2Processor(pictures, tokenizer).save_pretrained(folder)
     return str(folder)
 
 
@@ -88,7 +61,7 @@ def write_clip_tokenizer(folder: Path) -> Any:
     vocabulary = ["!", "<|startoftext|>", *"abcdefghijklmnopqrstuvwxyz", "ca", "do", *words, "<|endoftext|>"]
     (folder / "vocab.json").write_text(json.dumps({word: place for place, word in enumerate(vocabulary)}))
     (folder / "merges.txt").write_text("#version: 0.2\nc a\nca t</w>\nd o\ndo g</w>\no f</w>\n")
-    return CLIPTokenizerFast.from_pretrained(folder, model_max_length=16)
+    return hf.CLIPTokenizerFast.from_pretrained(folder, model_max_length=16)
 
 
 def save_wide(network: Any, folder: Path, seed: int) -> None:
@@ -108,9 +81,9 @@ def write_clip(folder: Path, seed: int = 0) -> str:
     ends = len(tokenizer) - 1
     text = {"vocab_size": len(tokenizer), "max_position_embeddings": 16, **_COMMON}
     text |= {"bos_token_id": 1, "eos_token_id": ends}
-    save_wide(CLIPModel(CLIPConfig(text_config=text, vision_config=_SEEN, projection_dim=32)), folder, seed)
+    save_wide(hf.CLIPModel(hf.CLIPConfig(text_config=text, vision_config=_SEEN, projection_dim=32)), folder, seed)
     pictures = CLIPImageProcessorPil(size={"shortest_edge": SMALL}, crop_size={"height": SMALL, "width": SMALL})
-    CLIPProcessor(pictures, tokenizer).save_pretrained(folder)
+    hf.CLIPProcessor(pictures, tokenizer).save_pretrained(folder)
     return str(folder)
 
 
@@ -120,9 +93,9 @@ def write_siglip(folder: Path, seed: int = 0) -> str:
     words = {
         word: place for place, word in enumerate(["<pad>", "<eos>", "<bos>", "<unk>", *"▁abcdefghijklmnopqrstuvwxyz"])
     }
-    tokenizer = GemmaTokenizer(vocab=words, merges=[], add_bos_token=False, add_eos_token=True, model_max_length=64)
+    tokenizer = hf.GemmaTokenizer(vocab=words, merges=[], add_bos_token=False, add_eos_token=True, model_max_length=64)
     text = {"vocab_size": len(words), "max_position_embeddings": 64, **_COMMON}
-    save_wide(SiglipModel(SiglipConfig(text_config=text, vision_config=_SEEN)), folder, seed)
+    save_wide(hf.SiglipModel(hf.SiglipConfig(text_config=text, vision_config=_SEEN)), folder, seed)
     pictures: Any = SiglipImageProcessorPil(size={"height": SMALL, "width": SMALL})
-    SiglipProcessor(pictures, tokenizer).save_pretrained(folder)
+    hf.SiglipProcessor(pictures, tokenizer).save_pretrained(folder)
     return str(folder)

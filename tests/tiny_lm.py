@@ -62,20 +62,10 @@ def build_tiny_lm(
     from transformers import LlamaConfig, LlamaForCausalLM
 
     tokenizer = build_tokenizer(chat_template=chat_template, bos=bos, vocab_size=vocab_size)
-    config = LlamaConfig(
-        vocab_size=len(tokenizer),
-        hidden_size=64,
-        intermediate_size=128,
-        num_hidden_layers=2,
-        num_attention_heads=4,
-        num_key_value_heads=2,
-        max_position_embeddings=context,
-        initializer_range=0.25,
-        tie_word_embeddings=False,
-        pad_token_id=0,
-        bos_token_id=1,
-        eos_token_id=2,
-    )
+    sizes = {"hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2, "num_attention_heads": 4}
+    tokens = {"vocab_size": len(tokenizer), "pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}
+    more = {"num_key_value_heads": 2, "max_position_embeddings": context, "tie_word_embeddings": False}
+    config = LlamaConfig(**sizes, **tokens, **more, initializer_range=0.25)
     torch.manual_seed(0)
     model = LlamaForCausalLM(config).to(getattr(torch, dtype))
     model.save_pretrained(folder)

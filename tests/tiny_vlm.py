@@ -46,18 +46,11 @@ def write_qwen3_vl(folder: Path) -> str:
     named = {"image": "image_pad", "video": "video_pad", "vision_start": "vision_start", "vision_end": "vision_end"}
     ids = {f"{name}_token_id": tokenizer.convert_tokens_to_ids(f"<|{token}|>") for name, token in named.items()}
     rope = {"rope_type": "default", "mrope_section": [4, 2, 2], "rope_theta": 1e4}
+    seen = {"depth": 3, "hidden_size": 64, "intermediate_size": 128, "num_heads": 4, "patch_size": 8}
+    seen["out_hidden_size"] = 64
     config = Qwen3VLConfig(
         text_config={**_text(tokenizer, 1024), "head_dim": 16, "rope_parameters": rope},
-        vision_config={
-            "depth": 3,
-            "hidden_size": 64,
-            "intermediate_size": 128,
-            "num_heads": 4,
-            "patch_size": 8,
-            "out_hidden_size": 64,
-            "num_position_embeddings": 16,
-            "deepstack_visual_indexes": [0, 1],
-        },
+        vision_config=seen | {"num_position_embeddings": 16, "deepstack_visual_indexes": [0, 1]},
         **ids,
     )
     kind = {"patch_size": 8, "size": {"shortest_edge": 32 * 32, "longest_edge": 64 * 64}}
