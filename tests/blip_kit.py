@@ -120,17 +120,14 @@ class Reference:
         ids = torch.tensor([[self.tokenizer.convert_tokens_to_ids("[DEC]"), *opening]])
         steps, end = max_length - ids.shape[1], self.tokenizer.sep_token_id
         sampling = SeededTopK([request.seed], ids.shape[1], steps, top_k, temperature)
-        made = self.model.text_decoder.generate(
-            input_ids=ids,
-            attention_mask=torch.ones_like(ids),
-            encoder_hidden_states=self.seen(request),
-            max_length=max_length,
-            min_length=min_length,
-            do_sample=False,
-            eos_token_id=end,
-            pad_token_id=self.tokenizer.pad_token_id,
-            logits_processor=LogitsProcessorList([sampling]),
-        )
+        given = {"input_ids": ids, "attention_mask": torch.ones_like(ids), "encoder_hidden_states": self.seen(request)}
+        bounds = {
+            "min_length": min_length,
+            "max_length": max_length,
+            "logits_processor": LogitsProcessorList([sampling]),
+        }
+        ends = {"eos_token_id": end, "pad_token_id": self.tokenizer.pad_token_id}
+        made = self.model.text_decoder.generate(**given, **bounds, **ends, do_sample=False)
         tokens: list[int] = made[0, ids.shape[1] :].tolist()
         return tokens[: tokens.index(end) + 1] if end in tokens else tokens
 

@@ -29,22 +29,14 @@ SUIT = {
     "answer": "suit",
     "types": {"detailed": "categoryThat", "semantic": "cat", "structural": "query"},
 }
-PHONES = {
-    "qid": "val_test_747468",
+PHONES: dict[str, Any] = {"qid": "val_test_747468", "scenes": ["8", "7"], "answer": True}
+PHONES |= {
     "utterance": "Do all phones that are on a table have the same color?",
-    "scenes": ["8", "7"],
-    "properties": ["has_quantifier", "has_quantifier_all"],
     "pattern_name": "quantifier_same_attr",
-    "program": [{"operation": "find", "arguments": ["table"]}],
-    "answer": True,
 }
-GLASS = {
-    "validation": {"28": "False"},
-    "sentence": "There is an empty glass.",
-    "label": "False",
-    "synset": "beer bottle",
-    "identifier": "test1-0-1-0",
-}
+PHONES |= {"properties": ["has_quantifier", "has_quantifier_all"], "program": [{"operation": "find"}]}
+GLASS: dict[str, Any] = {"sentence": "There is an empty glass.", "label": "False", "identifier": "test1-0-1-0"}
+GLASS |= {"validation": {"28": "False"}, "synset": "beer bottle"}
 BOX = {"sentence": "There is a blue tower.", "label": "true", "identifier": "3266-0", "structured_rep": [[], [], []]}
 
 

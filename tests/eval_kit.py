@@ -36,15 +36,11 @@ class Numbered:
 
     def __iter__(self) -> Iterator[Example]:
         for number in range(self.count):
+            picture, question = PictureFile(self.picture), self.question.format(number)
+            groups = {"parity": "even" if number % 2 == 0 else "odd"}
+            record = {"number": number, "nested": [1, {"a": None}]}
             yield Example(
-                id=f"{number:06}",
-                question=self.question.format(number),
-                images=(PictureFile(self.picture),),
-                form="image",
-                gold=("yes",),
-                groups={"parity": "even" if number % 2 == 0 else "odd"},
-                cluster=str(number // 2),
-                record={"number": number, "nested": [1, {"a": None}]},
+                f"{number:06}", question, (picture,), "image", ("yes",), groups, cluster=str(number // 2), record=record
             )
 
 

@@ -26,16 +26,9 @@ from codevqa.miniworld.questions import Condition, Item
 from codevqa.miniworld.truth import query, run_program
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-CUPS = {
-    "id": "1",
-    "collection": "a",
-    "images": ["a.png", "b.png", "c.png"],
-    "kind": "selection",
-    "question": "Which pictures show a cup?",
-    "answer": ["a.png", "c.png"],
-    "pictures": ["a.png", "c.png"],
-    "program": 'answer = [img for img in images if query(img, "Is there a cup?") == "yes"]',
-}
+CUPS: dict[str, Any] = {"id": "1", "collection": "a", "images": ["a.png", "b.png", "c.png"], "kind": "selection"}
+CUPS |= {"question": "Which pictures show a cup?", "answer": ["a.png", "c.png"], "pictures": ["a.png", "c.png"]}
+CUPS["program"] = 'answer = [img for img in images if query(img, "Is there a cup?") == "yes"]'
 
 
 def test_answers_and_pictures_are_those_of_the_programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -99,10 +92,8 @@ def test_programs_of_the_data_are_run_and_their_pictures_scored(tmp_path: Path) 
         paint(tmp_path / f"{name}.png", size=(32, 24))
     broken = {**CUPS, "id": "2", "program": "answer = nothing"}
     dump(tmp_path / "mine_3.jsonl", lines(CUPS, broken))
-    with (
-        fake_engine("answer = 1") as engine,
-        evaluate(engine, open_dataset("collections", tmp_path, "mine_3"), tmp_path / "run") as store,
-    ):
+    data = open_dataset("collections", tmp_path, "mine_3")
+    with fake_engine("answer = 1") as engine, evaluate(engine, data, tmp_path / "run") as store:
         summary = summarize(pairs_of(store), metric_for("collections"))
         kept = {row.id: row for key in store.counts() if key[0] == "codevqa" for row in store.rows(*key)}
     assert kept["1"].prediction == "image 1, image 2, image 3" and (kept["2"].error or "").startswith("Program")

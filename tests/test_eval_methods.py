@@ -32,10 +32,8 @@ TWO: tuple[Method, ...] = ("codevqa", "pnpvqa")
 
 def test_what_is_asked_is_what_the_models_can_do(tmp_path: Path) -> None:
     for blip, eyes, wanted in ((True, True, METHODS), (False, True, METHODS[:2]), (True, False, TWO)):
-        with (
-            fake_engine(eyes=FakeEyes("no") if eyes else None, blip=blip) as vqa,
-            evaluate(vqa, Numbered(tmp_path, 2), tmp_path / f"{blip} {eyes}") as store,
-        ):
+        vqa = fake_engine(eyes=FakeEyes("no") if eyes else None, blip=blip)
+        with vqa, evaluate(vqa, Numbered(tmp_path, 2), tmp_path / f"{blip} {eyes}") as store:
             assert store.info.methods == wanted and store.counts() == {(one, 0): 2 for one in wanted}
             for row in store.rows("direct"):
                 assert (row.prediction, row.program, row.error) == ("no", None, None)

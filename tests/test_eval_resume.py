@@ -35,10 +35,8 @@ def test_a_server_that_goes_down_ends_the_run_and_resume_goes_on(tmp_path: Path)
         return PROGRAM
 
     down = True
-    with (
-        fake_engine(write) as vqa,
-        pytest.raises(ServerError, match=r"is down\. Start it\. Stopped with \d+ rows kept; --r"),
-    ):
+    said = r"is down\. Start it\. Stopped with \d+ rows kept; --r"
+    with fake_engine(write) as vqa, pytest.raises(ServerError, match=said):
         evaluate(vqa, Numbered(tmp_path, 40), tmp_path / "run")
     with Store.open(tmp_path / "run") as store:
         before = asked(store)
@@ -124,10 +122,8 @@ def test_an_id_that_comes_twice_is_asked_once(tmp_path: Path) -> None:
 
     seen: list[Status] = []
     for resume in (False, True):
-        with (
-            fake_engine() as vqa,
-            evaluate(vqa, Twice(tmp_path, 5), tmp_path / "run", resume=resume, progress=seen.append) as store,
-        ):
+        options: Any = {"resume": resume, "progress": seen.append}
+        with fake_engine() as vqa, evaluate(vqa, Twice(tmp_path, 5), tmp_path / "run", **options) as store:
             assert store.counts() == {("codevqa", 0): 5, ("pnpvqa", 0): 5}
             assert not [line for line in summary_lines(store.info, summary_of(store)) if "not complete" in line]
     assert (seen[-1].total, seen[-1].examples) == (5, 5)

@@ -6,7 +6,7 @@ import json
 import os
 import re
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -27,10 +27,8 @@ from codevqa.models.base import GenerationRequest
 
 def test_both_methods_on_the_same_questions(tmp_path: Path) -> None:
     seen: list[Status] = []
-    with (
-        fake_engine() as vqa,
-        evaluate(vqa, Numbered(tmp_path, 9), tmp_path / "run", progress=lambda s: seen.append(replace(s))) as store,
-    ):
+    note: Callable[[Status], None] = lambda status: seen.append(replace(status))  # noqa: E731
+    with fake_engine() as vqa, evaluate(vqa, Numbered(tmp_path, 9), tmp_path / "run", progress=note) as store:
         assert store.counts() == {("codevqa", 0): 9, ("pnpvqa", 0): 9}
         assert [example.id for example in store.examples()] == [f"{n:06}" for n in range(9)]
         ours, theirs = store.row("000003", "codevqa"), store.row("000003", "pnpvqa")

@@ -187,13 +187,8 @@ def test_results_come_back_to_the_bit(store: CallStore) -> None:
 
 
 CAPTION, TEXT = CaptionRequest(RED, (1, 2), 3), GenerationRequest("p", 5, ("\n",), 1)
-CAPTIONS: list[dict[str, Any]] = [
-    {"picture": GREEN},
-    {"patches": (1,)},
-    {"patches": None},
-    {"seed": 4},
-    {"tokens": (1, 2)},
-]
+CAPTIONS: list[dict[str, Any]] = [{"picture": GREEN}, {"patches": (1,)}, {"patches": None}, {"seed": 4}]
+CAPTIONS += [{"tokens": (1, 2)}]
 TEXTS: list[dict[str, Any]] = [{"prompt": "q"}, {"prompt": (Message("user", "p"),)}, {"max_tokens": 6}, {"stop": ()}]
 
 

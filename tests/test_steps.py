@@ -121,14 +121,9 @@ def test_summary() -> None:
         return Row("1", "codevqa", 0, "yes", trace={"calls": list(calls)}, **other)
 
     asked: list[tuple[Row, bool | None]] = [
-        (row(true), True),
-        (row(true, true), True),
-        (row(true, false), True),
-        (row(true), False),
-        (row(false), False),
-        (row(unknown), True),
+        *((row(true), True), (row(true, true), True), (row(true, false), True), (row(unknown), True)),
+        *((row(true), False), (row(false), False), (row(false), None)),
         (row(true, false, fallback=True, error="ProgramLimitError"), True),
-        (row(false), None),
     ]
     rows = ((example("street", id=str(n)), one, right) for n, (one, right) in enumerate(asked))
     found = summarize_steps(graphs(street=STREET), rows)

@@ -160,18 +160,13 @@ COMPLETED = {
     'x = 1\nquery(img, "a")': 'x = 1\nanswer = query(img, "a")',
     'query(img,\n      "a")  # so': 'answer = query(img,\n      "a")  # so',
 }
-UNCHANGED = (
-    "print(query(img, 'a'))",
-    "x, y = get_pos(img, 'a')",
-    "if a:\n    answer = 1\nb = 2",
-    "x = " + "(" * 3000,
-    "",
-)
+UNCHANGED = ["print(query(img, 'a'))", "x, y = get_pos(img, 'a')", "if a:\n    answer = 1\nb = 2"]
+UNCHANGED += ["x = " + "(" * 3000, "x = 1\n" * 5000, ""]
 
 
 def test_a_program_that_ends_without_setting_answer_takes_its_last_line() -> None:
     assert {source: with_answer(source) for source in COMPLETED} == COMPLETED
-    assert [source for source in (*UNCHANGED, "x = 1\n" * 5000) if with_answer(source) != source] == []
+    assert [source for source in UNCHANGED if with_answer(source) != source] == []
 
 
 def test_a_chat_says_what_kind_of_answer_each_question_wants() -> None:

@@ -7,7 +7,6 @@ import json
 import shutil
 import tempfile
 import tomllib
-from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import cache
 from itertools import islice
@@ -41,22 +40,13 @@ NAMES = ("query", "get_pos", "find_matching_image")
 ASKED = "Is there a red cup or a small dog in the left image?"
 PROGRAMS = [example.program for name in ("gqa", "covr") for example in load(name).examples]
 _DATASETS = (
-    ("gqa", "test_all_questions.json"),
-    ("nlvr2", "data/test.json"),
-    ("nlvr", "test/test.json"),
+    *(("gqa", "test_all_questions.json"), ("nlvr2", "data/test.json"), ("nlvr", "test/test.json")),
     ("covr", "test.jsonl"),
 )
 _HOSTILE = (
-    "",
-    "\0",
-    "[" * 5000,
-    "a = " + "[" * 5000,
-    '{"a":' * 300 + "1" + "}" * 300,
-    '{"id": ' + "1" * 5000 + "}",
-    "seed = " + "1" * 5000,
+    *("", "\0", "[" * 5000, "a = " + "[" * 5000, '{"a":' * 300 + "1" + "}" * 300, '{"id": ' + "1" * 5000 + "}"),
+    *("seed = " + "1" * 5000, json.dumps({"k" * 5000: 1}), "k" * 5000 + " = 1"),
     json.dumps({"id": "\ud800", "question": "\0", "images": ["a" * 5000]}),
-    json.dumps({"k" * 5000: 1}),
-    "k" * 5000 + " = 1",
 )
 """What a file may hold that breaks a reader that is not careful."""
 
@@ -128,13 +118,8 @@ def read_dataset(data: bytes) -> None:
             json.dumps([example.id, example.question, example.gold, example.record], default=str).encode()
 
 
-READERS: Mapping[str, Callable[[bytes], None]] = {
-    "model": read_model,
-    "prompts": read_prompts,
-    "configuration": read_configuration,
-    "questions": read_questions,
-    "dataset": read_dataset,
-}
+_READERS = (read_model, read_prompts, read_configuration, read_questions, read_dataset)
+READERS = {one.__name__.removeprefix("read_"): one for one in _READERS}
 
 
 @pytest.mark.parametrize("reader", READERS)
