@@ -81,9 +81,6 @@ def test_names_options_and_folders(tmp_path: Path) -> None:
         open_dataset("gqa", tmp_path / "file", "val_all")
 
 
-# JSON
-
-
 def test_a_file_that_would_fill_the_memory_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("codevqa.eval.datasets.files.LARGEST", 10_000)
     with zipfile.ZipFile(tmp_path / "file.zip", "w", zipfile.ZIP_DEFLATED) as out:

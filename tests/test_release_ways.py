@@ -87,9 +87,7 @@ def test_an_answer_that_says_nothing_is_an_error_unless_it_is_wanted(method: Any
 @pytest.mark.parametrize(
     ("program", "text", "value"),
     [
-        ("answer = True", "True", True),
-        ("answer = None", "None", None),
-        ("answer = ''", "", ""),
+        *(("answer = True", "True", True), ("answer = None", "None", None), ("answer = ''", "", "")),
         ("answer = 4 / 2", "2.0", 2.0),
         ("answer = ['a', images[1]]", "['a', 1]", ["a", ImageRef(2)]),
         ("x = 1", "no", None),

@@ -45,9 +45,6 @@ def test_images_made_by_the_host_differ_from_each_other(kit: Kit) -> None:
     assert kit.value("a, b = query(images[0], 'a')\nanswer = b", saying(crops)) is crops[1]
 
 
-# -- errors ------------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("source", "kind", "line", "text"),
     [
@@ -84,9 +81,7 @@ def test_errors_are_typed_with_a_line(kit: Kit, source: str, kind: type[ProgramE
 @pytest.mark.parametrize(
     ("error", "told"),
     [
-        (TypeError("too dark"), "too dark"),
-        (KeyError("too dark"), "too dark"),
-        (UnicodeError("too dark"), "too dark"),
+        *((kind("too dark"), "too dark") for kind in (TypeError, KeyError, UnicodeError)),
         (ValueError("x" * 600), "x" * 500),
         (ValueError("a\ud800b"), "a?b"),
         (ValueError("a\0b"), "a\ufffdb"),
