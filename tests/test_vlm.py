@@ -11,8 +11,7 @@ import numpy as np
 import pytest
 import torch
 from tiny import lose_a_weight, noise_picture
-from tiny_lm import build_tiny_lm
-from tiny_vlm import TEMPLATE, write_idefics3, write_qwen3_vl
+from tiny_lm import TEMPLATE, build_tiny_lm, write_idefics3, write_qwen3_vl
 
 from codevqa.core.errors import ModelError, SetupError
 from codevqa.models.base import LookRequest, Sight
