@@ -222,26 +222,14 @@ class Visitor:
         script = "document.scrollingElement.scrollWidth - window.innerWidth"
         return int(self.page.evaluate(script))
 
+    def grave(self) -> list[str]:
+        """What axe finds to be serious or critical on the page, contrast of texts too, each as one line."""
+        from axe_playwright_python.sync_playwright import Axe
 
-CONTRAST = """
-selector => [...document.querySelectorAll(selector)].filter(one => one.innerText.trim() && one.offsetParent)
-  .map(one => {
-    const channel = byte => byte <= 10 ? byte / 255 / 12.92 : ((byte / 255 + 0.055) / 1.055) ** 2.4;
-    const light = rgb => 0.2126 * channel(rgb[0]) + 0.7152 * channel(rgb[1]) + 0.0722 * channel(rgb[2]);
-    const pen = Object.assign(document.createElement('canvas'), {width: 1, height: 1}).getContext('2d');
-    const parse = color => {
-        pen.clearRect(0, 0, 1, 1); pen.fillStyle = color; pen.fillRect(0, 0, 1, 1);
-        const [r, g, b, a] = pen.getImageData(0, 0, 1, 1).data;
-        return [r, g, b, a / 255];
-    };
-    const over = (top, below) => [0, 1, 2].map(i => top[i] * top[3] + below[i] * (1 - top[3]));
-    const layers = [];
-    for (let at = one; at; at = at.parentElement) layers.push(parse(getComputedStyle(at).backgroundColor));
-    let back = parse(getComputedStyle(document.documentElement).colorScheme.includes('dark') ? '#000' : '#fff');
-    for (const layer of layers.reverse()) back = over(layer, back);
-    const text = over(parse(getComputedStyle(one).color), back);
-    const [high, low] = [light(text), light(back)].sort((a, b) => b - a);
-    return [one.innerText.trim().slice(0, 40), (high + 0.05) / (low + 0.05)];
-  })
-"""
-"""WCAG contrast of each element that matches and shows text, against the backgrounds behind it."""
+        found: list[dict[str, Any]] = Axe().run(self.page).response["violations"]
+        return [
+            f"{one['id']}: {one['help']}. {len(one['nodes'])} places: "
+            + ", ".join(str(node["target"]) for node in one["nodes"][:3])
+            for one in found
+            if one["impact"] in ("serious", "critical")
+        ]

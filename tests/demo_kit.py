@@ -21,7 +21,7 @@ from codevqa.demo import DemoLimits
 ROOT = Path(__file__).resolve().parent.parent
 PICTURES = ROOT / "examples" / "pictures"
 GARDEN = PICTURES / "garden.png"
-NARROW: dict[str, Any] = {"upload_bytes": 200_000, "pixels": 500_000, "pictures": 3}
+NARROW: dict[str, Any] = {"upload_bytes": 200_000, "pixels": 500_000, "pictures": 12}
 LIMITS = DemoLimits(**NARROW)
 """Of the demo that most tests share."""
 PROGRAM = 'img = open_image("Image1.jpg")\nanswer = query(img, "What color is the cloud?")'

@@ -160,7 +160,16 @@ def test_a_program_runs_over_a_photograph_with_a_warning(asking: dict[bool, Code
     assert answer.text == "2"
     (warning,) = answer.warnings
     assert (warning.kind, warning.images) == ("picture", (ImageRef(2),))
-    assert warning.message.startswith("Image 2 looks unlike what these models know")
+    assert warning.message.startswith(f"Image 2 ({photographs[0].name}) looks unlike what these models know")
+
+
+@pytest.mark.parametrize(("drawn", "text"), [(11, "yes"), (2, "I don't know"), (0, "I don't know")])
+def test_a_photograph_among_many_drawings_is_named_and_the_answer_stands(
+    asking: dict[bool, CodeVQA], photographs: list[Path], drawn: int, text: str
+) -> None:
+    answer = asking[True].ask([*[GARDEN] * drawn, photographs[0]], "Is it red?", method="pnpvqa", form="set")
+    assert answer.text == text and [warning.kind for warning in answer.warnings] == ["picture"]
+    assert photographs[0].name in answer.warnings[0].message
 
 
 def test_the_trace_page_says_so_before_the_answer(asking: dict[bool, CodeVQA]) -> None:

@@ -22,10 +22,11 @@ from codevqa.eval.report.paper import DRAWN
 from codevqa.eval.report.reading import summary_of
 from codevqa.eval.report.report import write
 from codevqa.eval.report.table import summary_lines
-from codevqa.eval.report.tables import METHOD_LABELS, model_name
+from codevqa.eval.report.tables import METHOD_LABELS
 from codevqa.eval.run.run_info import RunInfo
 from codevqa.eval.task import PictureFile, Row
 from codevqa.miniworld.export import write as write_data
+from codevqa.pages.words import model_name
 
 EVIL = "</code></pre><script>alert('x')</script><img src=x onerror=alert(1)>"
 URLS = 'style="background:url(https://example.org/a.png)" {{ 7*7 }} {% raw %} javascript:alert(1)'

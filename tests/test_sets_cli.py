@@ -243,4 +243,4 @@ def test_a_folder_of_another_kind_is_declined_in_one_line(tmp_path: Path, monkey
     pictured, worded = domain.check(pictures, "Is there a dinosaur?")
     assert pictured.message.startswith("6 of 6 images look unlike what these models know: ")
     assert len(pictured.images) == 6 and worded.message == "These models don't know 'dinosaur'."
-    assert domain.check(pictures[:2], "")[0].message.startswith("Image 1, image 2 look")
+    assert domain.check(pictures[:2], "")[0].message.startswith("Image 1 (000.png), image 2 (001.png) look")

@@ -1,6 +1,6 @@
 """One question as the page shows it: events go in, pieces of HTML come out.
 
-Everything that a user, a model or a picture says becomes HTML in :mod:`codevqa.pages`, or is escaped here.
+Everything that a user, a model or a picture says becomes HTML in :mod:`codevqa.pages`.
 """
 
 from __future__ import annotations
@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from difflib import unified_diff
-from html import escape
 from typing import NamedTuple
 
 from .. import pages
@@ -24,9 +23,6 @@ CARDS = 3 << 20
 """Characters of call cards with their evidence. Calls beyond show without it. The trace page has all."""
 
 _DECLINED = "no model was asked"
-_PHOTOGRAPHS = "<li>For photographs, start the demo with <code>--preset base</code>.</li>"
-_ADVICE = """<ul class="demo-advice"><li>Ask in other words, or about one thing at a time.</li>{}
-<li>Or <button type="button" data-press="cv-edit">write a program of your own</button>.</li></ul>"""
 _STOPPED = "none: stopped"
 _NEXT = {
     "repair": " It is written again.",
@@ -85,9 +81,10 @@ class LiveQuestion:
         self._messages: list[tuple[str, str]] = []
         self._examples: Sequence[Shown] = ()
         self._own, self._source, self._writing = source is not None, source or "", True
-        self._edited = "" if source is None else edited_html(original, source)
+        self._edited = None if source is None else _edited(original, source)
         self._rejected: ErrorRecord | None = None
-        self._calls: list[Call] = []
+        self.calls: list[Call] = []
+        """Those that ended."""
         self._running: CallBegan | None = None
         self._cards, self._carded = "", 0
 
@@ -107,7 +104,7 @@ class LiveQuestion:
                 self._running, self.stage = event, f"Running {event.name}(...), call {event.index}."
             case CallEnded(call):
                 self._running = None
-                self._calls.append(call)
+                self.calls.append(call)
             case Rejected(program, error):
                 self._source, self._rejected, self._running = program.source, error, None
                 self._messages = [(f"The program failed: {error.message}{_NEXT[event.next]}", "note")]
@@ -169,29 +166,28 @@ class LiveQuestion:
         """Returns what the page shows. This draws heat maps, which takes time."""
         failed = self._rejected and replace(self._rejected, message="")  # it stands above already
         return PageUpdate(
-            "".join(message_box(*one) for one in self._messages),
+            "".join(pages.demo_html("message", *one) for one in self._messages),
             self._status(),
             self._answer_box(),
             self._baseline_box(),
             self._gallery_html(),
             self._examples_html(),
-            pages.program_html(self._source, self._calls, failed, self.pictures) if self._source else "",
+            pages.program_html(self._source, self.calls, failed, self.pictures) if self._source else "",
             self._calls_html(),
             pages.call_html(self._running) if self._running else "",
             "" if self.answer and not self.answer.program else None if self._own or self._writing else self._source,
         )
 
     def _status(self) -> str:
-        if not self._outcome:
-            return status_box(self.stage, busy=True)
-        if self._pending:
-            return status_box(f"{self._outcome} Answering without a program ...", busy=True)
-        return status_box(self._outcome)
+        if self._outcome and not self._pending:
+            return pages.demo_html("status", self._outcome)
+        text = f"{self._outcome} Answering without a program ..." if self._outcome else self.stage
+        return pages.demo_html("status", text, "busy")
 
     def _answer_box(self) -> str:
         answer = self.answer
         if answer is None or self.error is not None:
-            return answer_box("Answer", note=self._note, question=self.question, more=self._edited)
+            return pages.demo_html("box", "Answer", "", self._note, self.question, self._edited)
         note = seconds(answer.seconds)
         if answer.declined:
             note = _DECLINED
@@ -199,10 +195,8 @@ class LiveQuestion:
             note = f"without a program, because the program failed: {note}"
         elif answer.method != "codevqa":
             note = f"without a program: {note}"
-        unsure = answer.text == DONT_KNOW
-        more = _ADVICE.format(_PHOTOGRAPHS if answer.warnings else "") if unsure else ""
-        said = answer.text or "(nothing)"
-        return answer_box("Answer", said, note, self.question, more=self._edited + more, unsure=unsure)
+        said, unsure = answer.text or "(nothing)", answer.text == DONT_KNOW
+        return pages.demo_html("box", "Answer", said, note, self.question, self._edited, unsure)
 
     def _baseline_box(self) -> str:
         if not self._compared:
@@ -212,7 +206,7 @@ class LiveQuestion:
             agreed = _AGREED[pages.agreement(self.answer, self.without) if self.answer else ""]
             text = self.without.text
             note = _DECLINED if self.without.declined else f"{agreed}{seconds(self.without.seconds)}"
-        return answer_box("Answered without a program", text, note)
+        return pages.demo_html("box", "Answered without a program", text, note)
 
     def _gallery_html(self) -> str:
         if not self.many or self.answer is None or self.error is not None:
@@ -233,68 +227,28 @@ class LiveQuestion:
     def _calls_html(self) -> str:
         """Returns the cards of calls; at the end what was compared stands before them, as on the trace page."""
         if self.many:  # hundreds of cards are no use to anybody
-            return pages.calls_html(self._calls, self.pictures) if self._outcome else ""
-        for call in self._calls[self._carded :]:
+            return pages.calls_html(self.calls, self.pictures) if self._outcome else ""
+        for call in self.calls[self._carded :]:
             crowded = len(self._cards) > CARDS
             self._cards += pages.call_html(replace(call, evidence=()) if crowded else call, self.pictures)
             self._carded += 1
         if self.answer is None or self.error is not None:
             return self._cards
         evidence = "".join(pages.evidence_html(one, self.pictures) for one in self.answer.trace.baseline)
-        return pages.comparisons_html(self._source, self._calls, self.pictures) + self._cards + evidence
-
-
-def answer_box(
-    title: str, text: str = "", note: str = "", question: str = "", *, more: str = "", unsure: bool = False
-) -> str:
-    """Returns a box with a title, what was asked, a big text, a small note and more HTML.
-
-    Args:
-        unsure: whether the text is that nothing is known, which is neither good nor bad.
-    """
-    asked = f'<p class="demo-asked">{escape(question)}</p>' if question else ""
-    big = f'<p class="demo-big">{escape(text)}</p>' if text else ""
-    small = f'<p class="demo-small">{escape(note)}</p>' if note else ""
-    kind = "demo-box demo-unsure" if unsure else "demo-box"
-    return f'<section class="{kind}"><h2>{escape(title)}</h2>{asked}{big}{small}{more}</section>'
-
-
-def edited_html(original: str, source: str) -> str:
-    """Returns a badge that says whose program ran, and the lines that a visitor changed beside those they replaced."""
-    lines = list(unified_diff(original.splitlines(), source.splitlines(), n=0, lineterm=""))[2:]
-    changed = [one for one in lines if not one.startswith("@@")]
-    badge = "own program" if not original.strip() else "edited program" if changed else "program run again"
-    badge = f'<p><b class="cv-tag cv-tag-note">{badge}</b></p>'
-    if not (original.strip() and changed):
-        return badge
-    marks = {"+": ("ins", "now"), "-": ("del", "before")}
-    rows = "".join(f"<{tag}>{word}: {escape(one[1:])}</{tag}>" for one in changed for tag, word in [marks[one[0]]])
-    return f'{badge}<pre class="demo-changes" tabindex="0" role="region" aria-label="What was changed">{rows}</pre>'
-
-
-def message_box(text: str, kind: str) -> str:
-    """Returns a message that screen readers say at once."""
-    return f'<div class="demo-message demo-{escape(kind)}" role="alert">{escape(" ".join(text.split()))}</div>'
+        return pages.comparisons_html(self._source, self.calls, self.pictures) + self._cards + evidence
 
 
 def opened_html(number: int, answer: Answer, pictures: Sequence[Picture]) -> str:
     """Returns one picture of a gallery: why it was answered so, and two buttons to correct that."""
-    name = escape(pictures[number - 1].name or f"image {number}")
-    said = escape(answer.text or "(nothing)")
-    buttons = "".join(
-        f'<button type="button" data-picture="{number}" data-said="{word}" aria-label="{name}: {told}">{sign}</button>'
-        for word, sign, told in (("yes", "✓ It counts", "it counts"), ("no", "✗ It doesn’t", "it doesn’t count"))
-    )
     cards = "".join(pages.call_html(one, pictures) for one in answer.trace.calls)
-    head = f'<h2>{name}: {said}</h2><div class="demo-correct">{buttons}</div>'
-    return f'<section class="demo-box" aria-label="{name}">{head}{cards}</section>'
+    name = pictures[number - 1].name or f"image {number}"
+    return pages.demo_html("opened", number, name, answer.text or "(nothing)", cards)
 
 
-def status_box(text: str, *, busy: bool = False) -> str:
-    """Returns a line on how far things are, which screen readers say when they have time.
-
-    Args:
-        text: what it says.
-        busy: whether something runs. The page's script reads it there, and enables Stop or Ask accordingly.
-    """
-    return f'<div class="demo-status"{" data-busy" if busy else ""} role="status">{escape(text)}</div>'
+def _edited(original: str, source: str) -> tuple[str, list[str]]:
+    """Returns whose program ran, and the lines that a visitor changed beside those they replaced."""
+    lines = list(unified_diff(original.splitlines(), source.splitlines(), n=0, lineterm=""))[2:]
+    changed = [one for one in lines if not one.startswith("@@")]
+    if not original.strip():
+        return "own program", []
+    return "edited program" if changed else "program run again", changed

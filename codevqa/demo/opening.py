@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING
 from ..core.errors import CodeVQAError
 from ..core.images import load_pictures
 from ..core.trace import Method
+from ..pages import demo_html
 from ..presets.configuration import Configuration, configure
-from .live import LiveQuestion, PageUpdate, status_box
+from .live import LiveQuestion, PageUpdate
 from .pictures import shipped_answers, shipped_questions
 
 if TYPE_CHECKING:
@@ -48,7 +49,7 @@ class Opening:
             live.pictures = load_pictures(paths)
             if all(getattr(configuration, one) == getattr(mini, one) for one in ("parts", "settings", "options")):
                 live.replay(*shipped_answers())
-                self._shown.set_result((live, live.view()._replace(status=status_box(SHIPPED))))
+                self._shown.set_result((live, live.view()._replace(status=demo_html("status", SHIPPED))))
                 self._asked.wait(HEAD_START)  # loading would hold up the browser that fetches the page
             vqa = engine()
             if not self._shown.done():

@@ -14,12 +14,12 @@ from typing import Any, TypeAlias
 import gradio as gr
 
 from ..core.errors import CodeVQAError
-from ..pages import styles
+from ..pages import demo_html, styles
 from ..presets.assembly import domain_of
 from ..presets.configuration import Configuration
 from ..presets.presets import preset
 from .api import offer_api
-from .live import LiveQuestion, PageUpdate, answer_box, message_box, status_box
+from .live import LiveQuestion, PageUpdate
 from .pictures import shipped_questions, thumbnails
 from .service import DemoRequest, DemoService
 
@@ -43,6 +43,8 @@ SAME = {
     "button_secondary_background_fill_hover": "var(--cv-line)",
     "button_secondary_text_color": "var(--cv-ink)",
     "button_primary_background_fill": "*primary_700",
+    "block_label_text_color": "var(--cv-soft)",
+    "body_text_color_subdued": "var(--cv-soft)",
 }
 """Settings that say the same in light and dark: these variables change their meaning by themselves."""
 
@@ -62,11 +64,14 @@ def build(service: DemoService) -> gr.Blocks:
                 _place_question(parts, service)
             with gr.Column(scale=7, min_width=320, elem_classes="demo-results"):
                 _place_answer(parts)
-            with gr.Column(scale=5, min_width=320, elem_id="cv-more"):
-                parts.unfold = gr.Button("More: a folder, earlier answers", size="sm", elem_id="cv-unfold")
-                with gr.Column(elem_id="cv-fold"):
-                    parts.folder = gr.UploadButton("Choose a folder", file_count="directory", size="sm")
-                    parts.history = _html(elem_id="cv-history")
+            with (
+                gr.Column(min_width=320),
+                gr.Accordion("More: a folder, earlier answers", open=False, elem_id="cv-unfold"),
+            ):
+                parts.folder = gr.UploadButton(
+                    "Choose a folder", file_count="directory", size="sm", elem_id="cv-folder"
+                )
+                parts.history = _html(elem_id="cv-history")
         line: dict[str, Any] = {"concurrency_limit": limits.at_once, "concurrency_id": "questions"}
         _wire_questions(blocks, service, parts, line | HIDDEN)
         _wire_buttons(parts)
@@ -120,9 +125,9 @@ def _place_question(parts: SimpleNamespace, service: DemoService) -> None:
 
 def _place_answer(parts: SimpleNamespace) -> None:
     parts.message = _html(elem_id="cv-message")
-    parts.status = _html(status_box(FIRST), elem_id="cv-status")
+    parts.status = _html(demo_html("status", FIRST, "loading"), elem_id="cv-status")
     with gr.Row(elem_classes="demo-answers"):
-        box = answer_box("Answer", note="working ...", question=shipped_questions()[0][1])
+        box = demo_html("box", "Answer", "", "working ...", shipped_questions()[0][1])
         parts.answer = _html(box, elem_id="cv-answer", min_width=140)
         parts.baseline = _html(elem_id="cv-baseline", min_width=140)
     parts.opened = _html(elem_id="cv-opened")
@@ -134,7 +139,7 @@ def _place_answer(parts: SimpleNamespace) -> None:
         parts.examples = _html()
         parts.program = _html(elem_id="cv-annotated")
         parts.source = gr.Code(
-            label="Change a line and run it. Its file names stand for your pictures. (Esc, then Tab, leaves the text)",
+            label="Change a line and run it. Esc, then Tab leaves.",
             language="python",
             lines=4,
             max_lines=20,
@@ -222,7 +227,7 @@ def _wire_gallery(service: DemoService, parts: SimpleNamespace, answered: dict[s
                     yield (*update, gr.skip())
             yield (*skipped, await service.look(number, session))
         except CodeVQAError as error:
-            yield (*skipped, message_box(str(error), "error"))
+            yield (*skipped, demo_html("message", str(error), "error"))
 
     shown = answered | {"outputs": [*answered["outputs"], parts.opened]}
     opened = parts.open.click(open_here, parts.picked, js="cvDemo.picked", **shown)
@@ -236,7 +241,6 @@ def _wire_buttons(parts: SimpleNamespace) -> None:
     switched = [parts.stop, parts.ask, parts.run, parts.edit, *parts.picks]
     gr.on([part.change for part in seen], None, seen, switched, js="cvDemo.states", **HIDDEN)
     parts.edit.click(None, parts.source, None, js="cvDemo.edit", **HIDDEN)
-    parts.unfold.click(None, None, None, js="cvDemo.unfold", **HIDDEN)
     parts.pictures.upload(None, parts.pictures, parts.pictures, js="cvDemo.given", **HIDDEN)
     parts.folder.upload(None, parts.folder, parts.pictures, js="cvDemo.folder", **HIDDEN)
     parts.leave.click(None, None, parts.source, js="cvDemo.leave", **HIDDEN)
@@ -285,12 +289,6 @@ def theme() -> gr.themes.Base:
         block_radius="10px",
         button_primary_background_fill_hover="*primary_800",
         button_primary_text_color="white",
-        block_label_text_color="*neutral_700",
-        block_label_text_color_dark="*neutral_200",
-        block_info_text_color="*neutral_600",
-        block_info_text_color_dark="*neutral_300",
-        body_text_color_subdued="*neutral_600",
-        body_text_color_subdued_dark="*neutral_300",
     )
 
 

@@ -174,6 +174,7 @@ def _launch(
 ) -> str:
     """Serves the page from a thread; returns its address."""
     from starlette.middleware import Middleware
+    from starlette.middleware.gzip import GZipMiddleware
 
     from .gate import Gate
 
@@ -201,7 +202,7 @@ def _launch(
         footer_links=["api"],
         theme=theme(),
         head=head(),
-        i18n=gr.I18n(en={"upload_text.drop_gallery": DROP}),
-        app_kwargs={"middleware": [gate]},
+        i18n=gr.I18n(en={"upload_text.drop_gallery": DROP, "common.webcam": "Take a photograph"}),
+        app_kwargs={"middleware": [gate, Middleware(GZipMiddleware)]},
     )
     return str(url)

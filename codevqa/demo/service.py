@@ -136,6 +136,7 @@ class DemoService:
         # Of many pictures it would read each, which takes minutes.
         asked = replace(asked, compared=asked.compared and len(asked.pictures) <= LARGE)
         live = LiveQuestion(asked.question, asked.program, compared=asked.compared, original=asked.original)
+        yield live
         try:
             visitor = self._visitor(session)
             live.pictures = await self._pictures(asked, visitor.folder / "index")
@@ -286,7 +287,7 @@ async def _follow(live: LiveQuestion, watches: Sequence[Watch], seconds: float) 
                 await changed.wait()
             changed.clear()
             yield
-            await asyncio.sleep(PACE * 10 if live.many else PACE)  # of hundreds of calls a view takes longer
+            await asyncio.sleep(PACE * (1 + min(len(live.calls), 9)))  # a view of many calls takes longer
         await pumps
     except TimeoutError:
         live.end(f"Stopped: that took more than {seconds:.0f} seconds.")

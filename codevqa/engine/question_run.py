@@ -222,7 +222,7 @@ class QuestionRun:
     def _outside(self) -> bool:
         """Whether no model is to be asked; who brings a program has it run all the same."""
         strict = self.engine.settings.strict_domain and self.request.program is None
-        return strict and unanswerable(self.warnings)
+        return strict and unanswerable(self.warnings, len(self.images), self.engine.settings.sets.large)
 
     @property
     def _writer(self) -> Writer:

@@ -76,7 +76,8 @@ class Domain:
         found = []
         if images:
             many = f"{len(images):,} of {len(pictures):,} images"
-            shown = ", ".join(map(str, images)).capitalize() if len(images) <= NAMED else many
+            named = [f"{one} ({file})" if (file := pictures[one.index - 1].name) else str(one) for one in images]
+            shown = f"I{', '.join(named)[1:]}" if len(images) <= NAMED else many
             verb = "looks" if len(images) == 1 else "look"
             message = f"{shown} {verb} unlike what these models know: {self.about}"
             found.append(DomainWarning("picture", message, images))

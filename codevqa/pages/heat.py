@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 from cachetools import LRUCache, cached
 from PIL import Image as PILImage
-from PIL import ImageColor
+from PIL import ImageChops, ImageColor, ImageFilter
 
 from ..core.images import Picture
 from ..primitives.signature import GRID
@@ -88,20 +88,13 @@ def patch_view(picture: Picture | None, patches: Sequence[int], grid: tuple[int,
         size: longest side of the result in pixels.
     """
     rows, columns = grid
-    seen = np.zeros(rows * columns, dtype=bool)
-    seen[[index for index in patches if 0 <= index < seen.size]] = True
+    seen = np.zeros(rows * columns, dtype=np.uint8)
+    seen[[index for index in patches if 0 <= index < seen.size]] = 1
     ground = fitted(picture, size) if picture else PILImage.new("RGB", (size, size), (150, 150, 150))
-    width, height = ground.size
-    # Which patch each pixel belongs to.
-    down = np.minimum(np.arange(height) * rows // height, rows - 1)
-    across = np.minimum(np.arange(width) * columns // width, columns - 1)
-    mask = seen.reshape(rows, columns)[down][:, across]
-    pixels = np.asarray(ground, dtype=np.float32)
-    pixels = np.where(mask[..., None], pixels, pixels * _DIMMED)
-    inner = np.zeros_like(mask)
-    inner[1:-1, 1:-1] = mask[1:-1, 1:-1] & mask[:-2, 1:-1] & mask[2:, 1:-1] & mask[1:-1, :-2] & mask[1:-1, 2:]
-    pixels[mask & ~inner] = _OUTLINE
-    return PILImage.fromarray(pixels.round().astype(np.uint8))
+    mask = PILImage.fromarray(255 * seen.reshape(rows, columns)).resize(ground.size, PILImage.Resampling.NEAREST)
+    drawn = PILImage.composite(ground, ground.point(lambda value: value * _DIMMED), mask)
+    drawn.paste(_OUTLINE, mask=ImageChops.subtract(mask, mask.filter(ImageFilter.MinFilter(3))))
+    return drawn
 
 
 def peak_place(grid: npt.NDArray[np.float64]) -> str:

@@ -54,9 +54,7 @@ def picture_view(ref: ImageRef, pictures: Sequence[Picture], size: int) -> Pictu
 def named_words(value: Plain, pictures: Sequence[Picture], most: int = MOST) -> str:
     """Returns a value in words; pictures with their file names, which a program does not know them by."""
     refs = value if isinstance(value, list | tuple) else [value]
-    if not refs or not all(isinstance(ref, ImageRef) for ref in refs):
-        return value_words(value, most)
-    if len(refs) > MOST_NAMES:
+    if not 0 < len(refs) <= MOST_NAMES or not all(isinstance(ref, ImageRef) for ref in refs):
         return value_words(value, most)
     names = ", ".join(picture.name for ref in refs if (picture := picture_of(ref, pictures)) and picture.name)
     text = f"{value_words(value)}, {names}" if names else value_words(value)

@@ -21,7 +21,7 @@ from .evidence_view import evidence_view
 from .heat import heat_gradient
 from .many import LARGE, block_title, blocks, gallery_view, lean
 from .pictures import PictureView, named_words, picture_view
-from .words import agreement, call_words, clean, images_in, images_of, seconds, value_words
+from .words import agreement, call_words, clean, images_in, images_of, model_name, seconds, value_words
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -62,7 +62,7 @@ def answer_fragment(
 
 def examples_html(examples: Sequence[Shown]) -> str:
     """Returns the in-context examples as a list; each opens to show its program."""
-    return _part("examples", examples)
+    return _part("examples", (), examples)
 
 
 def program_html(
@@ -77,15 +77,13 @@ def program_html(
         pictures: the pictures of the question, in order, to name what it opens.
     """
     compared = comparisons(source, calls, error)
-    return _part("program", source, pictures, calls=calls, error=error, compared=compared)
+    return _part("program", pictures, source, calls, error, compared)
 
 
-def comparisons_html(
-    source: str, calls: Sequence[Call], pictures: Sequence[Picture], error: ErrorRecord | None = None
-) -> str:
+def comparisons_html(source: str, calls: Sequence[Call], pictures: Sequence[Picture]) -> str:
     """Returns a figure for each comparison of positions in a program: the points on their picture, and what it said."""
-    compared = comparisons(source, calls, error)
-    return _part("comparisons", compared, pictures) if compared else ""
+    compared = comparisons(source, calls)
+    return _part("comparisons", pictures, compared) if compared else ""
 
 
 def call_html(call: Call | CallBegan, pictures: Sequence[Picture] = ()) -> str:
@@ -95,22 +93,27 @@ def call_html(call: Call | CallBegan, pictures: Sequence[Picture] = ()) -> str:
         call: the call; it may still be running.
         pictures: the pictures of the question, in order.
     """
-    return _part("call", call, pictures)
+    return _part("call", pictures, call, True)
 
 
 def calls_html(calls: Sequence[Call], pictures: Sequence[Picture] = ()) -> str:
     """Returns the cards of calls; those of a long loop stand in one table."""
-    return _part("calls", blocks(calls), pictures)
+    return _part("calls", pictures, blocks(calls))
 
 
 def gallery_html(answer: Answer, pictures: Sequence[Picture]) -> str:
     """Returns all pictures of an answer as buttons, those that count first; ``data-picture`` has their numbers."""
-    return _part("gallery", gallery_view(answer, pictures, len(pictures), len(pictures)), pictures)
+    return _part("gallery", pictures, gallery_view(answer, pictures, len(pictures), len(pictures)), "button")
 
 
 def evidence_html(evidence: Evidence, pictures: Sequence[Picture]) -> str:
     """Returns one piece of evidence."""
-    return _part("evidence", evidence, pictures)
+    return _part("evidence", pictures, evidence)
+
+
+def demo_html(macro: str, *given: object) -> str:
+    """Returns a macro of ``demo.html.j2``, filled in: what the demo shows around a question."""
+    return clean(getattr(_environment().get_template("demo.html.j2").module, macro)(*given))
 
 
 @cache
@@ -123,9 +126,9 @@ def styles() -> str:
     return _environment().get_template("styles.css.j2").render(gradient=heat_gradient())
 
 
-def _part(kind: str, one: object, pictures: Sequence[Picture] = (), **values: object) -> str:
-    template = _environment().get_template("part.html.j2")
-    return clean(template.render(kind=kind, one=one, pictures=pictures, **values))
+def _part(macro: str, pictures: Sequence[Picture], *given: object) -> str:
+    parts = _environment().get_template("macros.html.j2").make_module({"pictures": pictures})
+    return clean(f'<div class="cv-root">{getattr(parts, macro)(*given)}\n</div>')
 
 
 def _answer_page(
@@ -169,7 +172,7 @@ def _environment() -> Environment:
     # Of the answer inside the page: text that is no valid Unicode is kept as escapes.
     environment.policies["json.dumps_kwargs"] = {"ensure_ascii": True, "allow_nan": False}
     views = (comparison_view, evidence_view, _state, _thumbs)
-    words = (block_title, call_words, code_lines, named_words, seconds, value_words)
+    words = (block_title, call_words, code_lines, model_name, named_words, seconds, value_words)
     environment.globals |= {one.__name__.lstrip("_"): one for one in (*views, *words)}
     return environment
 

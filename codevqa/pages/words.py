@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Literal
 
 from ..core.answer import Answer
@@ -13,6 +14,8 @@ from ..core.trace import ImageRef, Plain
 MOST = 200
 """Characters of a value before the rest is cut off."""
 
+_SHIPPED: Mapping[str, str] = {"lm": "language model", "vlm": "vision-language model"}
+"""What shipped models are called, where the name of their folder is short."""
 _UNSEEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff\u202a-\u202e\u2066-\u2069\ufeff]")
 
 
@@ -102,3 +105,12 @@ def _run_of_images(numbers: list[int]) -> str:
     if numbers == list(range(numbers[0], numbers[0] + len(numbers))):
         return f"images {numbers[0]} to {numbers[-1]}" if len(numbers) > 2 else f"images {numbers[0]}, {numbers[1]}"
     return "images " + ", ".join(map(str, numbers))
+
+
+def model_name(model: str) -> str:
+    """Returns the name that people know a model by: ``mini language model`` for one that is shipped here."""
+    shipped = model.removeprefix("@mini/weights/")
+    if shipped != model:
+        return f"mini {_SHIPPED.get(shipped, shipped)} (part of CodeVQA)"
+    parts = Path(model).parts
+    return parts[-1] if len(parts) > 2 or Path(model).is_absolute() else model

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
+from ...pages.words import model_name
 from ..metrics.base import Figure
 from ..run.run_info import RunInfo
 from ..statistics import FEW_CLUSTERS, Interval, Paired, holm
@@ -26,8 +26,6 @@ _DOING = {
     "direct": "asking a vision-language model once",
     "pnpvqa": "reading captions",
 }
-SHIPPED: Mapping[str, str] = {"lm": "language model", "vlm": "vision-language model"}
-"""What shipped models are called, where the name of their folder is short."""
 TOO_FEW = "too few to say"
 TIED = "\N{NO-BREAK SPACE}"
 """Keeps a figure and its interval on one line."""
@@ -100,15 +98,6 @@ def _about(info: RunInfo, summary: Summary) -> Iterator[tuple[str, str]]:
     if info.data_hash:
         yield "annotations", f"SHA-256 {info.data_hash[:16]}"
     yield "begun", f"{info.started} with codevqa {info.version} on {info.machine}"
-
-
-def model_name(model: str) -> str:
-    """Returns the name that people know a model by: ``mini language model`` for one that is shipped here."""
-    shipped = model.removeprefix("@mini/weights/")
-    if shipped != model:
-        return f"mini {SHIPPED.get(shipped, shipped)} (part of CodeVQA)"
-    parts = Path(model).parts
-    return parts[-1] if len(parts) > 2 or Path(model).is_absolute() else model
 
 
 # -- the result --------------------------------------------------------------------------------------------------------

@@ -10,6 +10,7 @@ const cvDemo = (() => {
   let example = true, old = new Set();  // whether the pictures are an example's, and which they are
   try { kept = JSON.parse(sessionStorage.getItem(KEPT)) || []; } catch { /* a browser that stores nothing */ }
 
+  const calm = () => document.querySelectorAll('button[aria-busy]').forEach(one => one.removeAttribute('aria-busy'));
   const press = able => ({__type__: 'update', interactive: Boolean(able)});
   const close = () => {
     const editing = document.body.classList.contains('demo-editing');
@@ -33,26 +34,28 @@ const cvDemo = (() => {
   };
   const history = () => [kept.map(row).join('') || '<p class="demo-small">Answers of this tab come here.</p>'];
 
-  // Until an upload is here Ask would ask about the pictures before. One that is refused tells nobody.
+  // Until an upload is here Ask would ask about the pictures before.
   const hold = held => {
     const ask = document.getElementById('cv-ask');
-    if (ask && ask.dataset.held !== String(held)) ask.disabled = held;
-    if (ask) ask.dataset.held = held;
+    if (ask && document.body.classList.contains('demo-uploading') !== held) ask.disabled = held;
+    document.body.classList.toggle('demo-uploading', held);
   };
-  for (const kind of ['drop', 'change']) {
-    document.addEventListener(kind, event => {
-      const files = event.target.files || event.dataTransfer?.files;
-      if (!files?.length || !event.target.closest('#cv-pictures')) return;
+  const send = window.fetch;
+  let late;
+  window.fetch = (what, ...more) => {
+    const sent = send(what, ...more);
+    if (/\/upload(\?|$)/.test(what)) {
       if (example) old = new Set([...document.querySelectorAll('#cv-pictures img')].map(one => one.src));
+      clearTimeout(late);
       hold(true);
-      setTimeout(hold, 15000, false);
-    }, true);
-  }
+      sent.catch(() => {}).then(() => { late = setTimeout(hold, 1000, false); });
+    }
+    return sent;
+  };
 
   // A picture of the gallery, or what is said of one.
   document.addEventListener('click', event => {
-    const pressed = event.target.closest('[data-press]'), back = event.target.closest('[data-kept]');
-    if (pressed) document.getElementById(pressed.dataset.press)?.click();
+    const back = event.target.closest('[data-kept]');
     if (event.target.closest('[id^=cv-example-]')) example = true;
     if (back) {
       place = Number(back.dataset.kept);
@@ -63,13 +66,19 @@ const cvDemo = (() => {
     looking = !one.dataset.said;
     picked = `${one.dataset.picture} ${one.dataset.said || ''}`;
     document.querySelectorAll('[aria-current]').forEach(old => old.removeAttribute('aria-current'));
-    if (!one.dataset.said) one.setAttribute('aria-current', 'true');
+    if (looking) one.setAttribute('aria-current', 'true');
+    one.setAttribute('aria-busy', 'true');
     document.getElementById('cv-open')?.click();
   });
 
+  // Gradio puts the button that uploads into another, whenever there is no picture: only the inner one is to be reached.
+  new MutationObserver(() => document.querySelectorAll('#cv-pictures button:has(button):not([role])').forEach(outer => {
+    [outer.role, outer.tabIndex] = ['group', -1];
+  })).observe(document.documentElement, {childList: true, subtree: true});
   return {
     picked: () => [picked],
     opened: () => {
+      calm();
       requestAnimationFrame(() => document.getElementById('cv-opened')?.scrollIntoView({block: 'nearest'}));
       return [];
     },
@@ -87,11 +96,6 @@ const cvDemo = (() => {
       document.getElementById('cv-status')?.scrollIntoView({block: 'nearest'});
       return [...kept[place].values, '', press(false)];
     },
-    unfold: () => {
-      const open = document.body.classList.toggle('demo-more');
-      document.getElementById('cv-unfold')?.setAttribute('aria-expanded', open);
-      return [];
-    },
     // A visitor's own pictures replace those of an example.
     given: pictures => {
       const own = (pictures || []).filter(one => !old.has(new URL(one.image.url, location).href));
@@ -99,11 +103,15 @@ const cvDemo = (() => {
       hold(false);
       return [own.length ? own : pictures];
     },
-    folder: files => [
-      (files || []).filter(one => /\.(jpe?g|jpe|jfif|png|webp|gif|bmp|tiff?|mpo)$/i.test(one.orig_name || one.path))
-        .sort((one, other) => one.orig_name.localeCompare(other.orig_name, 'en', {numeric: true}))
-        .map(one => ({image: one, caption: null})),
-    ],
+    folder: files => {
+      [example, old] = [false, new Set()];
+      hold(false);
+      return [
+        (files || []).filter(one => /\.(jpe?g|jpe|jfif|png|webp|gif|bmp|tiff?|mpo)$/i.test(one.orig_name || one.path))
+          .sort((one, other) => one.orig_name.localeCompare(other.orig_name, 'en', {numeric: true}))
+          .map(one => ({image: one, caption: null})),
+      ];
+    },
     // Before anything is sent: it shows at once that something happens, where there is something to see.
     begin: () => {
       close();
@@ -113,8 +121,10 @@ const cvDemo = (() => {
       return [status('Asking ...', true), '', ''];
     },
     // Gradio calls what a visitor stopped a failure, too, and tells it after all else that was under way.
-    failed: (message, _, answer, baseline) =>
-      stopping ? [message, ...over('Stopped.', answer, baseline)] : [LOST, ...over('Failed.', answer, baseline)],
+    failed: (message, _, answer, baseline) => {
+      calm();
+      return stopping ? [message, ...over('Stopped.', answer, baseline)] : [LOST, ...over('Failed.', answer, baseline)];
+    },
     stopped: (_, answer, baseline) => {
       stopping = true;
       return over('Stopped.', answer, baseline);
