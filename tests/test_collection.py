@@ -221,12 +221,10 @@ def test_a_picture_that_changes_afterwards_is_named(tmp_path: Path, open_: Any, 
     (photos / "000.png").write_bytes(picture(50))
     (photos / "001.png").unlink()
     recent.clear()
-    for one, message in zip(opened, ("000.png changed after", "No picture at .*001.png", ""), strict=True):
-        if message:
-            with pytest.raises(ImageError, match=message):
-                one.pixels  # noqa: B018
-        else:
-            assert one.pixels.size == one.size
+    for one, message in zip(opened, ("000.png changed after", "No picture at .*001.png"), strict=False):
+        with pytest.raises(ImageError, match=message):
+            one.pixels  # noqa: B018
+    assert opened[2].pixels.size == opened[2].size
 
 
 def test_a_failing_disk_is_tried_again(tmp_path: Path, open_: Any, monkeypatch: pytest.MonkeyPatch) -> None:

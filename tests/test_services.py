@@ -5,6 +5,7 @@ import threading
 import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import pytest
 from PIL import Image
@@ -20,12 +21,9 @@ from codevqa.models.fakes import FakeCaptioner, FakeMatcher, ScriptedLM
 PICTURE = load_picture(Image.new("RGB", (4, 4)))
 
 
-def services_of(
-    reader: ScriptedLM, matcher: FakeMatcher | None = None, captioner: FakeCaptioner | None = None, **options: float
-) -> ModelServices:
-    given = {"max_batch": 8, "max_wait": 0.001, **options}
-    models = Models(reader, matcher or FakeMatcher(6), captioner or FakeCaptioner())
-    return ModelServices(models, reader, **given)  # type: ignore[arg-type]
+def services_of(reader: ScriptedLM, captioner: FakeCaptioner | None = None, **options: Any) -> ModelServices:
+    models = Models(reader, FakeMatcher(6), captioner or FakeCaptioner())
+    return ModelServices(models, reader, **{"max_batch": 8, "max_wait": 0.001, **options})
 
 
 def test_equal_calls_are_made_once_and_finished_ones_remembered() -> None:
@@ -34,7 +32,7 @@ def test_equal_calls_are_made_once_and_finished_ones_remembered() -> None:
     other = load_picture(Image.new("RGB", (4, 4), "red"))
 
     async def main() -> None:
-        services = services_of(lm, matcher, captioner)
+        services = ModelServices(Models(lm, matcher, captioner), lm, max_batch=8, max_wait=0.001)
         one, two = await asyncio.gather(
             services.match(MatchRequest(PICTURE, "a")), services.match(MatchRequest(again, "a"))
         )

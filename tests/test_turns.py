@@ -43,8 +43,8 @@ def at_once(ask: Callable[[Asked], Any], asked: Sequence[Asked], threads: int = 
         return list(pool.map(all_from, range(threads)))
 
 
-def services_of(lm: Any, matcher: Any = None, captioner: Any = None) -> ModelServices:
-    models = Models(lm, matcher or FakeMatcher(6), captioner or FakeCaptioner(grid=6))
+def services_of(lm: Any) -> ModelServices:
+    models = Models(lm, FakeMatcher(6), FakeCaptioner(grid=6))
     return ModelServices(models, lm, max_batch=4, max_wait=0.001, remember=0)
 
 
