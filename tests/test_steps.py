@@ -166,15 +166,12 @@ def test_graphs_are_found_beside_the_questions_and_in_an_archive(tmp_path: Path)
     assert list(found) == ["street"] and {"horse", "car"} <= found.names and "brown" in found.attributes
 
 
-@pytest.mark.parametrize(
-    ("text", "words"),
-    [
-        ('{"1": {"width": 4, "height": 5, "objects": {"2": {"name": "x"}}}}', "image 1 lacks something"),
-        ('{"1": {"width": 4, "hei', "val_sceneGraphs.json"),
-    ],
-)
-def test_a_damaged_file_is_one_clear_line(tmp_path: Path, text: str, words: str) -> None:
+def test_a_damaged_file_is_one_clear_line(tmp_path: Path) -> None:
     path = tmp_path / "val_sceneGraphs.json"
-    path.write_text(text)
-    with pytest.raises(InputError, match=words):
-        load_scene_graphs(Located(path))
+    for text, words in (
+        ('{"1": {"objects": {"2": {"name": "x"}}}}', "image 1 lacks something"),
+        ('{"1": {', path.name),
+    ):
+        path.write_text(text)
+        with pytest.raises(InputError, match=words):
+            load_scene_graphs(Located(path))
