@@ -14,11 +14,11 @@ from codevqa.models.base import Completion, GenerationRequest
 from codevqa.models.causal_lm import LMStats, TransformersLM
 from codevqa.models.causal_lm.gpu.decoder import Schedule, SlotDecoder
 from codevqa.models.causal_lm.loading import load
-from codevqa.models.causal_lm.tokenised_request import control_tokens
+from codevqa.models.causal_lm.work import control_tokens
 
 _SHELF = tempfile.TemporaryDirectory()
 CONTEXT = 160
-LATE = Schedule(steps=3, rounds_in_flight=1, prefill_tokens=200, least_saving=16, length_multiple=8)
+LATE = Schedule(steps=3, rounds_in_flight=1, prefill_tokens=200, length_multiple=8)
 """As on a GPU: the host looks at what was made when more is under way."""
 HEAD = "img = open_image(\n# Image 1: Is the red ball left of the box?\n"
 
@@ -84,9 +84,9 @@ def build(make: Callable[[], Any], way: str = "packed", *, schedule: Schedule = 
     if way != "slots":
         return TransformersLM.from_pretrained(folder_of(make), device="cpu", loop=way == "packed", **given)
     network, tokenizer, _ = load(folder_of(make), "cpu", None)
-    most = given.get("max_batch") or 16
-    decoder = SlotDecoder(network, pad=0, max_batch=most, prefix_bytes=1 << 28, stats=LMStats(), schedule=schedule)
-    return TransformersLM(network, tokenizer, name="tiny", decoder=decoder, **given)
+    lm, most = TransformersLM(network, tokenizer, name="tiny", **given), given.get("max_batch") or 16
+    lm.decoder = SlotDecoder(network, pad=0, max_batch=most, prefix_bytes=1 << 28, stats=LMStats(), schedule=schedule)
+    return lm
 
 
 @functools.cache

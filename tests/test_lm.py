@@ -9,7 +9,7 @@ from unittest.mock import Mock
 import pytest
 import torch
 from lm_kit import CONTEXT, HEAD, alone, build, ending, gpt2, llama, mixed, reference
-from tiny_lm import CHAT_TEMPLATE, build_tiny_lm, build_tokenizer
+from tiny_lm import build_tiny_lm, build_tokenizer
 
 from codevqa.core.errors import ModelError, SetupError
 from codevqa.models.base import GenerationRequest, Message
@@ -21,8 +21,8 @@ from codevqa.models.causal_lm.gpu.decoder import Schedule
 from codevqa.models.causal_lm.network import LlamaNetwork
 
 WAYS = ("packed", "slots", "generate")
-LONG = Schedule(steps=8, rounds_in_flight=2, prefill_tokens=10**6, least_saving=10**6, length_multiple=64)
-EACH = Schedule(steps=1, rounds_in_flight=0, prefill_tokens=256, least_saving=1, length_multiple=1)
+LONG = Schedule(steps=8, rounds_in_flight=2, prefill_tokens=10**6, length_multiple=64)
+EACH = Schedule(steps=1, rounds_in_flight=0, prefill_tokens=256, length_multiple=1)
 CAR = "What color is the car?"
 
 
@@ -232,10 +232,6 @@ def test_a_failure_in_one_worker_is_the_failure_of_the_call(monkeypatch: pytest.
 TURNS = "{% for turn in messages %}<|{{ turn['role'] }}|>{{ turn['content'] }}\n{% endfor %}"
 REFUSES = "{% if messages[0]['role'] == 'system' %}{{ raise_exception('System role not supported') }}{% endif %}"
 DROPS = "{% if messages[0]['role'] == 'system' %}{% set messages = messages[1:] %}{% endif %}"
-BUSY = (
-    "{{ bos_token }}{%- for m in messages %}\n  {{ m.role | tojson }}{% if loop.last %}{% continue %}{% endif %}"
-    "{{ m.content }}{% endfor %}{% if add_generation_prompt %}<|assistant|>{% endif %}"
-)
 SHORT, COLOR = Message("system", "Be short."), Message("user", "What color?")
 
 
@@ -244,14 +240,10 @@ def chatting(folder: Any, template: str | None) -> TransformersLM:
 
 
 @pytest.mark.parametrize("loop", [True, False])
-@pytest.mark.parametrize("template", [CHAT_TEMPLATE, BUSY])
-def test_a_chat_goes_through_the_template(tmp_path: Any, template: str, loop: bool) -> None:
-    folder = build_tiny_lm(tmp_path, chat_template=template)
-    lm = TransformersLM.from_pretrained(folder, device="cpu", loop=loop)
+def test_a_chat_goes_through_the_template(tmp_path: Any, loop: bool) -> None:
+    lm = TransformersLM.from_pretrained(build_tiny_lm(tmp_path), device="cpu", loop=loop)
     turns = [{"role": one.role, "content": one.content} for one in (SHORT, COLOR)]
-    tokenizer = build_tokenizer(chat_template=template)
-    theirs = tokenizer.apply_chat_template(turns, tokenize=False, add_generation_prompt=True)
-    assert lm.tokenizer.render(turns, whole=True) == theirs
+    theirs = build_tokenizer().apply_chat_template(turns, tokenize=False, add_generation_prompt=True)
     (made,) = lm.generate([GenerationRequest((SHORT, COLOR), 16)])
     assert lm.chat and made.prompt_tokens == len(lm.tokenizer.encode(theirs, special=False))
 

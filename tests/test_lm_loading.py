@@ -17,7 +17,6 @@ from codevqa.models.base import GenerationRequest
 from codevqa.models.causal_lm import TransformersLM, int8_linear
 from codevqa.models.causal_lm.int8_linear import Int8Linear, available, weights
 from codevqa.models.causal_lm.network import LlamaNetwork
-from codevqa.models.causal_lm.tokens import FolderTokenizer
 from codevqa.presets.configuration import configure
 
 PROMPTS = ["What color is the car?", "yes", "box_x, box_y = get_pos(img,"]
@@ -55,7 +54,7 @@ SPOILT: dict[str, tuple[str, str | dict[str, int] | None, str]] = {
     "unknown architecture": ("config.json", '{"model_type": "abacus"}', "abacus"),
     "no tokenizer": ("tokenizer.json", None, "tokenizer of .* Its tokenizer.json must be there"),
     "a pointer": ("model.safetensors", POINTER, "model.safetensors is a pointer of Git LFS, .* Run git lfs pull"),
-    "another width": ("config.json", {"hidden_size": 32}, "not of the shape"),
+    "another width": ("config.json", {"hidden_size": 32}, "of another shape"),
     "more layers": ("config.json", {"num_hidden_layers": 3}, "9 weights are missing"),
     "fewer layers": ("config.json", {"num_hidden_layers": 1}, "no place for 9 of its weights, e.g. model.layers.1"),
 }
@@ -88,7 +87,7 @@ def test_missing_models(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("loop", [True, pytest.param(False, marks=pytest.mark.slow)])
 def test_it_is_silent_and_needs_transformers_only_where_that_decodes(tmp_path: Path, loop: bool) -> None:
-    build_tiny_lm(tmp_path)
+    build_tiny_lm(tmp_path, chat_template=None)
     # transformers has advice on these settings, and another for outputs longer than the context.
     settings = {"do_sample": False, "temperature": 0.5, "top_k": 3, "eos_token_id": 2}
     (tmp_path / "generation_config.json").write_text(json.dumps(settings))
@@ -102,32 +101,6 @@ def test_it_is_silent_and_needs_transformers_only_where_that_decodes(tmp_path: P
     root = Path(__file__).resolve().parents[1]
     done = subprocess.run([sys.executable, "-c", code, str(tmp_path)], cwd=root, capture_output=True, text=True)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
-
-
-def test_the_tokenizer_of_qwen_is_that_of_transformers(tmp_path: Path) -> None:
-    from tokenizers import Tokenizer, models, pre_tokenizers, trainers
-    from transformers import AutoTokenizer, Qwen2Tokenizer
-
-    learner = Tokenizer(models.BPE())
-    learner.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    alphabet = pre_tokenizers.ByteLevel.alphabet()
-    trainer = trainers.BpeTrainer(vocab_size=330, initial_alphabet=alphabet, special_tokens=["<|im_end|>"])
-    learner.train_from_iterator(["answer = query(img, 'What color is the car?')"] * 9, trainer)
-    learned = json.loads(learner.to_str())["model"]
-    made = Qwen2Tokenizer(learned["vocab"], [tuple(pair) for pair in learned["merges"]], eos_token="<|im_end|>")
-    made.save_pretrained(tmp_path)
-    (tmp_path / "config.json").write_text('{"model_type": "qwen2"}')
-    # Some files leave out what the class does anyway.
-    whole = json.loads((tmp_path / "tokenizer.json").read_text())
-    (tmp_path / "tokenizer.json").write_text(json.dumps({**whole, "normalizer": None}))
-    ours, theirs = FolderTokenizer.of(tmp_path), AutoTokenizer.from_pretrained(tmp_path)
-    assert ours is not None and (ours.end, ours.pad) == (theirs.eos_token_id, theirs.pad_token_id)
-    for text in ("answer = query(img)\n\n  # What?", "cafe\u0301 12345", "so it is<|im_end|>", ""):
-        assert ours.encode(text) == theirs(text)["input_ids"]
-        assert ours.decode(ours.encode(text)) == theirs.decode(theirs(text)["input_ids"], skip_special_tokens=True)
-    settings = json.loads((tmp_path / "tokenizer_config.json").read_text())
-    (tmp_path / "tokenizer_config.json").write_text(json.dumps({**settings, "add_bos_token": True}))
-    assert FolderTokenizer.of(tmp_path) is None, "transformers opens such texts with a token"
 
 
 in_eight_bits = pytest.mark.skipif(not available(), reason="PyTorch has no products in eight bits on this processor")

@@ -101,11 +101,6 @@ class Recorder:
         return replay, output
 
 
-def bucket(rows: int, sizes: tuple[int, ...]) -> int | None:
-    """Returns the smallest size that holds so many rows; None where there is none."""
-    return next((size for size in sizes if size >= rows), None)
-
-
 def free_cached_memory() -> None:
     """Gives memory that PyTorch keeps for later back to the GPU, where there is one."""
     if torch.cuda.is_available():

@@ -10,7 +10,7 @@ from safetensors import SafetensorError
 
 from ..core.errors import CodeVQAError
 
-_DAMAGED = (OSError, ValueError, LookupError, TypeError, AttributeError, RuntimeError, ImportError)
+_DAMAGED = (OSError, EOFError, ValueError, LookupError, TypeError, AttributeError, RuntimeError, ImportError)
 
 
 def first_line(error: BaseException) -> str:

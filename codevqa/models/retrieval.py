@@ -132,7 +132,11 @@ class SentenceRetriever:
         with while_loading(failed):
             if static := StaticEmbedding.of(folder):
                 return cls(static, str(name))
-            return cls(_by_sentence_transformers(str(name)), str(name), _told_apart(folder))
+            import torch
+            from sentence_transformers import SentenceTransformer
+
+            model = SentenceTransformer(str(name), device="cuda" if torch.cuda.is_available() else "cpu")
+            return cls(model, str(name), _told_apart(folder))
 
     def embed(self, sentences: Sequence[str]) -> npt.NDArray[np.float32]:
         """Returns embeddings as the model gives them (``all-mpnet-base-v2`` normalises them itself)."""
@@ -169,13 +173,6 @@ def _keep(file: Path, embeddings: npt.NDArray[np.float64]) -> None:
         with mine.open("wb") as out:
             np.save(out, embeddings)
         mine.replace(file)
-
-
-def _by_sentence_transformers(name: str) -> Any:
-    import torch
-    from sentence_transformers import SentenceTransformer
-
-    return SentenceTransformer(name, device="cuda" if torch.cuda.is_available() else "cpu")
 
 
 class ExampleIndex:

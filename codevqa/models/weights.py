@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -13,7 +13,7 @@ from safetensors.torch import load_file
 from torch import nn
 
 from ..core.errors import ModelNotFoundError, SetupError
-from .library_errors import quiet, while_loading
+from .library_errors import first_line, quiet, while_loading
 
 WEIGHTS = ("model.safetensors", "model.safetensors.index.json", "pytorch_model.bin", "pytorch_model.bin.index.json")
 """Files that say where weights are, in the order in which they are looked for."""
@@ -22,35 +22,32 @@ DType: TypeAlias = "torch.dtype | str | None"
 """A precision, or its name; None takes what is usual on the device."""
 
 
-# Given first values on this device, layers have PyTorch import its compiler: a second at every start.
-class Linear(nn.Linear):
+class _Bare:
+    """A layer without weights. Given first values, it would have PyTorch import its compiler: a second a start."""
+
+    def reset_parameters(self) -> None:
+        """Draws nothing."""
+
+
+class Linear(_Bare, nn.Linear):
     """A linear layer without weights."""
 
     def __init__(self, inputs: int, outputs: int, bias: bool = True) -> None:
         super().__init__(inputs, outputs, bias=bias, device="meta")
 
-    def reset_parameters(self) -> None:
-        """Draws nothing."""
 
-
-class Embedding(nn.Embedding):
+class Embedding(_Bare, nn.Embedding):
     """An embedding without weights."""
 
     def __init__(self, count: int, width: int) -> None:
         super().__init__(count, width, device="meta")
 
-    def reset_parameters(self) -> None:
-        """Draws nothing."""
 
-
-class LayerNorm(nn.LayerNorm):
+class LayerNorm(_Bare, nn.LayerNorm):
     """A layer norm without weights."""
 
     def __init__(self, width: int, eps: float) -> None:
         super().__init__(width, eps=eps, device="meta")
-
-    def reset_parameters(self) -> None:
-        """Sets nothing."""
 
 
 def parameter(*shape: int) -> nn.Parameter:
@@ -58,7 +55,7 @@ def parameter(*shape: int) -> nn.Parameter:
     return nn.Parameter(torch.empty(shape, device="meta"), requires_grad=False)
 
 
-def place_for(device: str | None, dtype: DType) -> tuple[torch.device, torch.dtype]:
+def place_for(device: str | torch.device | None, dtype: DType) -> tuple[torch.device, torch.dtype]:
     """Returns a device and a precision by their names; None takes a GPU if there is one, bfloat16 there, else float32.
 
     Raises:
@@ -83,17 +80,26 @@ def computed(dtype: torch.dtype, device: torch.device) -> str:
     return f"{str(dtype).removeprefix('torch.')} on {device}"
 
 
-def load_pretrained(auto: Any, what: str, name: str, **options: Any) -> Any:
-    """Loads what a class of transformers makes of a folder or hub id; ``what`` is its name in messages.
+def load_pretrained(auto: Any, what: str, name: str, *, folder: Path | None = None, **options: Any) -> Any:
+    """Loads what a class of transformers makes of a folder or hub id.
+
+    Args:
+        auto: the class.
+        what: its name in messages.
+        name: the folder, or the id.
+        folder: where it lies, unless the name tells.
+        options: more for the class.
 
     Raises:
         ModelNotFoundError: it is not here, or damaged.
     """
     with quiet(), while_loading(lambda why: ModelNotFoundError(f"Cannot load {what} {name}: {why}.")):
-        return auto.from_pretrained(str(Path(name).expanduser()), trust_remote_code=False, **options)
+        return auto.from_pretrained(str(folder or Path(name).expanduser()), trust_remote_code=False, **options)
 
 
-def load_network(auto: Any, what: str, name: str, device: str | None, dtype: DType) -> Any:
+def load_network(
+    auto: Any, what: str, name: str, device: str | torch.device | None, dtype: DType, folder: Path | None = None
+) -> Any:
     """Loads a network as :func:`load_pretrained` does, where and in the precision that :func:`place_for` says.
 
     Raises:
@@ -101,12 +107,25 @@ def load_network(auto: Any, what: str, name: str, device: str | None, dtype: DTy
         SetupError: the device or the precision cannot be had.
     """
     place, precision = place_for(device, dtype)
-    network, report = load_pretrained(auto, what, name, dtype=precision, output_loading_info=True)
+    told = {"output_loading_info": True, "ignore_mismatched_sizes": True}
+    network, report = load_pretrained(auto, what, name, folder=folder, dtype=precision, **told)
     # transformers would go on with random weights in the place of these.
-    if missing := report["missing_keys"]:
-        shown = f"{len(missing)} weights are missing, e.g. {min(missing)}"
-        raise ModelNotFoundError(f"{what[0].upper()}{what[1:]} {name} is not complete: {shown}.")
-    return network.to(place).eval().requires_grad_(False)
+    unlike = [key if isinstance(key, str) else key[0] for key in report["mismatched_keys"]]
+    if wrong := gaps(report["missing_keys"], unlike):
+        raise ModelNotFoundError(f"{what[0].upper()}{what[1:]} {name} is not complete: {wrong}.")
+    return moved(network, place, name).eval().requires_grad_(False)
+
+
+def moved(network: nn.Module, place: torch.device, name: str) -> nn.Module:
+    """Returns a network on a device.
+
+    Raises:
+        SetupError: it does not fit there.
+    """
+    try:
+        return network.to(place)
+    except (RuntimeError, AssertionError) as error:
+        raise SetupError(f"Cannot move {name} to {place}: {first_line(error)}.") from None
 
 
 def hub_folder(repository: str, revision: str | None = None) -> Path:
@@ -168,7 +187,7 @@ def read_weights(folder: Path) -> dict[str, torch.Tensor]:
         files = [folder / Path(name).name for name in sorted(set(map(str, shards.values())))]
     weights: dict[str, torch.Tensor] = {}
     for file in files:
-        weights |= _read(file)
+        weights |= read_tensors(file)
     return weights
 
 
@@ -177,35 +196,48 @@ def unknown(network: nn.Module, weights: Mapping[str, torch.Tensor]) -> list[str
     return sorted(name for name in weights.keys() - network.state_dict().keys() if "rotary_emb" not in name)
 
 
-def _read(file: Path) -> Mapping[str, torch.Tensor]:
+def read_tensors(file: Path, *, mmap: bool = False) -> dict[str, torch.Tensor]:
+    """Reads the weights in one file, by name; of a pickle nothing but tensors, perhaps under "model" as LAVIS has them.
+
+    Raises:
+        OSError, ValueError, RuntimeError, UnpicklingError: they cannot be read.
+    """
     if file.suffix == ".safetensors":
         try:
             return dict(load_file(file))
         except SafetensorError as error:
             raise ValueError(f"{file.name} is damaged, or half of it is missing: {error}") from None
-    found = torch.load(file, map_location="cpu", weights_only=True)
+    found = torch.load(file, map_location="cpu", weights_only=True, mmap=mmap)
+    found = found.get("model", found) if isinstance(found, dict) else found
     if not isinstance(found, dict) or not all(isinstance(one, torch.Tensor) for one in found.values()):
-        raise ValueError(f"{file} holds something else than weights")
+        raise ValueError(f"{file} holds no weights by name")
     return found
 
 
-def fill(network: nn.Module, weights: Mapping[str, torch.Tensor], dtype: torch.dtype) -> tuple[list[str], list[str]]:
-    """Puts weights into a network that waits for them; those it has no place for are left out.
+def gaps(missing: Collection[str], unlike: Collection[str]) -> str:
+    """Says which weights are missing, or have another shape than they should; empty for none."""
+    for kind, names in (("missing", missing), ("of another shape", unlike)):
+        if names:
+            return f"{len(names)} weights are {kind}, e.g. {min(names)}"
+    return ""
 
-    Returns:
-        What is missing, and what has another shape than it should, each with both shapes.
+
+def fill(network: nn.Module, weights: Mapping[str, torch.Tensor], dtype: torch.dtype) -> str:
+    """Puts weights into a network that waits for them, unless some do not fit; returns :func:`gaps`.
+
+    Weights that the network has no place for are left out.
     """
     wanted = network.state_dict()
     unlike = [
         f"{name}, {tuple(weights[name].shape)} for {tuple(place.shape)}"
-        for name, place in sorted(wanted.items())
+        for name, place in wanted.items()
         if name in weights and weights[name].shape != place.shape
     ]
-    missing = sorted(wanted.keys() - weights.keys())
-    if not missing and not unlike:
+    wrong = gaps(wanted.keys() - weights.keys(), unlike)
+    if not wrong:
         made: dict[int, torch.Tensor] = {}  # what is the same stays one tensor
         for name in wanted:
             weight = weights[name]
             made.setdefault(id(weight), weight.to(dtype))
         network.load_state_dict({name: made[id(weights[name])] for name in wanted}, assign=True)
-    return missing, unlike
+    return wrong

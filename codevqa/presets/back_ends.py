@@ -48,13 +48,7 @@ class BackEnd:
 
 
 _PLACE: Mapping[str, Any] = {"device": str | None, "dtype": str | None}
-_LANGUAGE_MODEL: Mapping[str, Any] = {
-    **_PLACE,
-    "max_batch": int | None,
-    "prefix_cache_bytes": int,
-    "name": str | None,
-    "loop": bool,
-}
+_LANGUAGE_MODEL: Mapping[str, Any] = {**_PLACE, "max_batch": int | None, "prefix_cache_bytes": int, "loop": bool}
 _SERVER = get_type_hints(ServerOptions)
 _LM_SERVER: Mapping[str, Any] = {**_SERVER, "form": Literal["auto", "completion", "chat"]}
 _LAVIS = get_type_hints(LavisOptions)

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import Any
 
-from ..core.program_tree import parse
+from ..core.program_tree import parse, syntax_tree
 from ..primitives import PrimitiveSet
 from .stand_ins import MODULES, STAND_INS
 
@@ -97,7 +97,7 @@ def rewrite(source: str, primitives: PrimitiveSet | None = None) -> Rewritten:
         if not forms.changed:
             return Rewritten(source, needs)
         text = ast.unparse(tree)
-        return Rewritten(text, needs, tuple(sorted(_places(ast.parse(text), tree))))
+        return Rewritten(text, needs, tuple(sorted(_places(syntax_tree(text), tree))))
     except (RecursionError, SyntaxError, ValueError):  # too deep, or a number with too many digits
         return Rewritten(source)
 
@@ -288,7 +288,7 @@ def _out(given: ast.expr) -> ast.expr:
 
 def _written(text: str, node: ast.AST) -> list[ast.stmt]:
     """Returns statements that stand where a node stood."""
-    found = ast.parse(text).body
+    found: list[ast.stmt] = syntax_tree(text).body
     for part in chain.from_iterable(map(ast.walk, found)):
         ast.copy_location(part, node)
     return found

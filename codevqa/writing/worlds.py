@@ -16,7 +16,7 @@ from functools import cache
 from typing import Any, TypeVar
 
 from ..core.errors import ProgramError
-from ..core.program_tree import parse
+from ..core.program_tree import parse, syntax_tree
 from ..core.question_kind import number_in, question_kind
 from ..core.together import together
 from ..primitives import GRID, Image, PrimitiveSet
@@ -123,7 +123,7 @@ class Worlds:
         # "Is it red?" of what was cut out for a cup is "Is the cup red?" of the whole picture.
         within = " ".join((text, *(self._shown.get(image.picture.key, "") for image in pictures)))
         about = (content(within), *sorted(image.index for image in pictures))
-        return self._values(ast.parse(returns, mode="eval").body, about, text, pictures or self._images)
+        return self._values(syntax_tree(returns, "eval").body, about, text, pictures or self._images)
 
     def _sets(self, name: str, pictures: Sequence[Image], text: str) -> list[Any]:
         """Returns what is selected, counted or put in order, as if each picture were asked."""

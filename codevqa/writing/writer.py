@@ -248,7 +248,8 @@ class Writer:
                 knowledge=knows,
                 lacking=self._lacking,
             )
-            return GenerationRequest(turns, self.settings.max_tokens, STOP, shared=1)
+            shared = len(turns) - 1 if self.settings.selection == "fixed" else 1
+            return GenerationRequest(turns, self.settings.max_tokens, STOP, shared)
         prompt = render_completion(preamble, examples, question, form)
         # With nearest examples only the preamble is common to all questions; fixed ones are common too.
         shared = prompt.rfind("\n# Image") if self.settings.selection == "fixed" else len(preamble.rstrip("\n"))

@@ -16,7 +16,7 @@ from typing import Any, TypeAlias
 
 import torch
 
-from ..cuda_graphs import Recorder, bucket, enabled
+from ..cuda_graphs import Recorder, enabled
 from .caption_steps import CaptionBatch, CaptionSteps
 from .sampling import CaptionRules
 
@@ -38,13 +38,12 @@ class CaptionDecoder:
     Args:
         model: the captioner's text decoder.
         rules: of every caption.
-        kernels: see :class:`.caption_steps.CaptionSteps`.
         record: returns what does again what a function without arguments does. None takes CUDA graphs where they are
             on. A test without a GPU may return the function itself.
     """
 
-    def __init__(self, model: Any, rules: CaptionRules, kernels: Any = None, record: Record | None = None) -> None:
-        self.steps = CaptionSteps(model, rules, kernels)
+    def __init__(self, model: Any, rules: CaptionRules, record: Record | None = None) -> None:
+        self.steps = CaptionSteps(model, rules)
         self._device = device = self.steps.like.device
         self.batches: Sequence[int] = _ROWS if device.type == "cuda" else _ROWS_CPU
         """Numbers of captions it likes to compute at once, ascending."""
@@ -76,14 +75,6 @@ class CaptionDecoder:
             self.steps.fill(recording.batch, embeddings, index, counts, numbers)
             return recording.run()[:rows].cpu()
 
-    @torch.inference_mode()
-    def prompt_logits(self, embeddings: torch.Tensor) -> torch.Tensor:
-        """Returns the logits after each token of the prompt, (prompt tokens, vocabulary), given (patches, width)."""
-        batch = self.steps.blank(1, len(embeddings), masked=False)
-        index = torch.arange(len(embeddings), device=embeddings.device)[None]
-        self.steps.fill(batch, embeddings, index, None, torch.zeros_like(batch.numbers))
-        return self.steps.read_prompt(batch)[0]
-
     def release(self) -> None:
         """Forgets the recordings, which hold memory."""
         self._kept.clear()
@@ -91,7 +82,8 @@ class CaptionDecoder:
     def _recorded(self, rows: int, patches: int, masked: bool) -> _Recording:
         if self._record is None:
             return _Recording(self.steps, self.steps.blank(rows, patches, masked), lambda function: function)
-        key = (bucket(rows, _ROWS) or -(-rows // _ROWS[-1]) * _ROWS[-1], patches, masked)
+        room = next((size for size in _ROWS if size >= rows), -(-rows // _ROWS[-1]) * _ROWS[-1])
+        key = room, patches, masked
         recording = self._kept.get(key)
         if recording is None:
             recording = _Recording(self.steps, self.steps.blank(*key), self._record)

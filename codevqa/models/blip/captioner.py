@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, Unpack, cast
+from typing import Unpack, cast
 
 import numpy as np
 import torch
@@ -121,7 +121,7 @@ class BlipCaptioner(BlipModel):
         check_patches(request, self.grid)
         with self.turn:
             embeddings, index = self._shown([request], self._count(request), self._features([request.picture]))
-            return self._decoder.prompt_logits(embeddings[index[0]]).float().cpu()
+            return self._decoder.steps.prompt_logits(embeddings[index[0]]).float().cpu()
 
     def _possible(self, rules: CaptionRules) -> CaptionRules:
         opening = len(rules.prompt)
@@ -141,11 +141,7 @@ class BlipCaptioner(BlipModel):
         least, most = tokens or (self._rules.min_length, self._rules.max_length)
         if (least, most) not in self._decoders:
             rules = self._possible(replace(self._rules, min_length=least, max_length=most))
-            network = self._at.model.text_decoder
-            kernels: Any = None
-            if self._at.device.type == "cuda":
-                from .gpu import kernels
-            self._decoders[least, most] = CaptionDecoder(network, rules, kernels)
+            self._decoders[least, most] = CaptionDecoder(self._at.model.text_decoder, rules)
         return self._decoders[least, most]
 
     def _count(self, request: CaptionRequest) -> int:

@@ -7,7 +7,6 @@ the tokenizer knows [DEC] and [ENC], whether picture settings are there, and Lay
 
 from __future__ import annotations
 
-import logging
 import os
 import re
 from dataclasses import dataclass
@@ -19,12 +18,10 @@ import torch
 from ...core.errors import ModelNotFoundError, SetupError
 from ..library_errors import while_loading
 from ..web_checkpoint import WebCheckpoint
-from ..weights import WEIGHTS, DType, computed, fill, hub_folder, place_for, read_json, read_weights, weights_file
+from ..weights import WEIGHTS, DType, computed, fill, hub_folder, place_for, read_json, read_weights
 from .network import BlipNetwork, Kind
 from .picture_input import PictureSettings
 from .tokens import WordPieces
-
-_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -83,7 +80,11 @@ def load_checkpoint(given: str | os.PathLike[str], kind: Kind, *, device: str | 
             # Uploaded with the default of transformers written into them, 1e-5; LAVIS has 1e-6 in the vision tower.
             settings["vision_config"] = {**settings.get("vision_config", {}), "layer_norm_eps": 1e-6}
         model = BlipNetwork(name, kind, settings)
-        _fill(name, model, kind, folder, precision)
+        if wrong := fill(model, model.complete(read_weights(folder)), precision):
+            raise SetupError(
+                f"{name} is not a whole BLIP {kind}: {wrong}.",
+                hint="Matching needs a blip-itm checkpoint, captions a blip-image-captioning one.",
+            )
         vision = model.config.vision_config
         if vision.image_size < vision.patch_size:
             raise SetupError(f"{name} has pictures of size {vision.image_size} in patches of {vision.patch_size}.")
@@ -116,22 +117,6 @@ def _folder(name: str) -> Path:
 
     with while_loading(unfetched):
         return hub_folder(*pinned.groups()) if pinned else hub_folder(name)
-
-
-def _fill(name: str, model: BlipNetwork, kind: Kind, folder: Path, precision: torch.dtype) -> None:
-    if weights_file(folder).name.startswith("pytorch_model.bin"):
-        _log.info("The weights of %s are a pickle, of which only tensors were read.", name)
-    missing, unlike = fill(model, model.complete(read_weights(folder)), precision)
-    if missing:
-        raise SetupError(
-            f"{name} lacks {len(missing)} weights of a BLIP {kind} (first: {missing[0]}).",
-            hint="Matching needs a blip-itm checkpoint, captions a blip-image-captioning one.",
-        )
-    if unlike:
-        raise SetupError(
-            f"{name} has {len(unlike)} weights of other sizes than its config.json says (first: {unlike[0]}).",
-            hint="Weights and configuration are not of one checkpoint.",
-        )
 
 
 def _check_folder(name: str) -> None:

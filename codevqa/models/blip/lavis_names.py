@@ -16,18 +16,17 @@ import tempfile
 import zipfile
 from dataclasses import asdict
 from pathlib import Path
-from pickle import UnpicklingError
 from typing import Any
 
 import torch
 from huggingface_hub import hf_hub_download
 from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
+from safetensors.torch import save_file
 
 from ...core.errors import ModelNotFoundError, SetupError
-from ..library_errors import first_line
+from ..library_errors import first_line, while_loading
 from ..web_checkpoint import WebCheckpoint
-from ..weights import fill
+from ..weights import fill, read_tensors, unknown
 from .network import BlipNetwork, Kind
 from .picture_input import PictureSettings
 from .tokens import bert_tokenizer
@@ -146,15 +145,10 @@ def _refuse_others(weights: str | Path, state: dict[str, torch.Tensor], text: st
 
 def _refuse_misfits(weights: str | Path, state: dict[str, torch.Tensor], network: BlipNetwork) -> None:
     whole = network.complete(state)
-    missing, unlike = fill(network, whole, torch.float32)
-    if unlike:
-        raise SetupError(f"{weights} is not a BLIP checkpoint of LAVIS: it has {unlike[0]}.")
-    unknown = sorted(whole.keys() - network.state_dict().keys() - {"text_decoder.cls.predictions.bias"})
-    if missing or unknown:
-        raise SetupError(
-            f"{weights} is not a BLIP matcher or captioner of LAVIS: {len(missing)} weights missing, "
-            f"{len(unknown)} unknown (first: {(missing + unknown)[0]})."
-        )
+    more = [name for name in unknown(network, whole) if name != "text_decoder.cls.predictions.bias"]
+    wrong = fill(network, whole, torch.float32) or (more and f"{len(more)} weights are unknown, e.g. {more[0]}")
+    if wrong:
+        raise SetupError(f"{weights} is not a BLIP matcher or captioner of LAVIS: {wrong}.")
 
 
 def _bert_vocabulary() -> str:
@@ -191,20 +185,10 @@ def _write(out: Path, weights: dict[str, torch.Tensor], config: dict[str, Any], 
 
 
 def _read(path: Path) -> dict[str, torch.Tensor]:
-    try:
-        if path.suffix == ".safetensors":
-            return dict(load_file(path))
+    hint = "Give a checkpoint as LAVIS saves it, or fetch it again."
+    with while_loading(lambda why: SetupError(f"Cannot read {path}: {why}.", hint=hint)):
         # Mapped, what only training needs is never read; torch can map its zip files alone.
-        state: Any = torch.load(path, map_location="cpu", weights_only=True, mmap=zipfile.is_zipfile(path))
-    except (LookupError, AttributeError, TypeError):  # what the reader of pickles says of a text
-        raise SetupError(f"{path} is not a file of weights.", hint="Give a checkpoint as LAVIS saves it.") from None
-    except (UnpicklingError, SafetensorError, RuntimeError, OSError, ValueError, EOFError) as error:
-        raise SetupError(f"Cannot read {path}: {first_line(error)}.", hint="Fetch it again.") from error
-    if isinstance(state, dict) and "model" in state:
-        state = state["model"]
-    if not isinstance(state, dict) or not all(isinstance(one, torch.Tensor) for one in state.values()):
-        raise SetupError(f"{path} holds no weights by name.")
-    return state
+        return read_tensors(path, mmap=zipfile.is_zipfile(path))
 
 
 def _config(state: dict[str, torch.Tensor], text: str, tokenizer: Any) -> dict[str, Any]:

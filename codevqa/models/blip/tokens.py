@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from tokenizers import Tokenizer, decoders, normalizers, pre_tokenizers, processors
-from tokenizers.models import WordPiece
+from tokenizers import BertWordPieceTokenizer, Tokenizer, decoders
 
 from ..weights import read_json
 
@@ -33,10 +32,9 @@ class WordPieces:
         self._tokenizer: Any = _read(folder)
         # A user's text may spell "[SEP]": it stays text.
         self._tokenizer.encode_special_tokens = True
-        self._tokenizer.no_truncation()
-        self._tokenizer.no_padding()
         self.vocabulary: dict[str, int] = self._tokenizer.get_vocab()
         self.pad, self.end = self._special("[PAD]"), self._special("[SEP]")
+        self._tokenizer.enable_padding(pad_id=self.pad, pad_token="[PAD]")
         self._tokenizer.decoder = decoders.WordPiece(prefix="##", cleanup=True)
         added = self._tokenizer.get_added_tokens_decoder()
         self._silent = {number for number, token in added.items() if token.special}
@@ -49,12 +47,9 @@ class WordPieces:
             texts: the texts.
             most: tokens that are kept of each, [CLS] and [SEP] included; None keeps all.
         """
-        rows = [one.ids for one in self._tokenizer.encode_batch(list(texts))]
-        if most is not None:
-            rows = [row if len(row) <= most else [*row[: most - 1], row[-1]] for row in rows]
-        longest = max(map(len, rows))
-        ids = torch.tensor([row + [self.pad] * (longest - len(row)) for row in rows])
-        return ids, torch.tensor([[1] * len(row) + [0] * (longest - len(row)) for row in rows])
+        self._tokenizer.no_truncation() if most is None else self._tokenizer.enable_truncation(most)
+        rows = self._tokenizer.encode_batch(list(texts))
+        return torch.tensor([row.ids for row in rows]), torch.tensor([row.attention_mask for row in rows])
 
     def decode(self, tokens: Sequence[int]) -> str:
         """Returns the text, without blanks at its ends; special tokens and those it does not know say nothing."""
@@ -92,11 +87,4 @@ def bert_tokenizer(vocabulary: Path, *, lowercase: bool = True) -> Any:
     lacking = [one for one in _OWN if one not in numbers]
     if lacking:
         raise ValueError(f"{vocabulary} has no {lacking[0]}")
-    made: Any = Tokenizer(WordPiece(numbers, unk_token="[UNK]"))
-    made.normalizer = normalizers.BertNormalizer(lowercase=lowercase)
-    made.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
-    made.decoder = decoders.WordPiece(prefix="##")  # which other readers of the file it is saved in use
-    opening, ending = (("[CLS]", numbers["[CLS]"]), ("[SEP]", numbers["[SEP]"]))
-    made.post_processor = processors.TemplateProcessing("[CLS] $A [SEP]", None, [opening, ending])
-    made.add_special_tokens(list(_OWN))
-    return made
+    return BertWordPieceTokenizer(numbers, lowercase=lowercase)._tokenizer

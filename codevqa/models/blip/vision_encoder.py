@@ -14,62 +14,32 @@ from torch.nn import functional
 from .picture_input import PictureReader
 
 
-class VisionEncoder:
-    """The forward pass of one vision tower.
+def encode(tower: Any, pixels: torch.Tensor, reader: PictureReader) -> torch.Tensor:
+    """Returns features, (pictures, 1 + patches, width), of bytes, (pictures, size, size, 3), that a reader gave.
 
-    Args:
-        tower: the network's; its weights are read, never copied.
-        reader: what gives it pixels.
+    Raises:
+        torch.OutOfMemoryError: the batch does not fit.
     """
-
-    def __init__(self, tower: Any, reader: PictureReader) -> None:
-        self.tower = tower
-        self.reader = reader
-
-    def row_bytes(self) -> int:
-        """Returns about how much memory one picture of a batch needs while it is computed."""
-        config = self.tower.config
-        patches = (config.image_size // config.patch_size) ** 2 + 1
-        # Input, residual and output; queries, keys, values; both sides of the activation.
-        per_patch = 6 * config.hidden_size + 2 * config.intermediate_size
-        return int(patches * per_patch * self.tower.embeddings.position_embedding.element_size())
-
-    def __call__(self, pixels: torch.Tensor) -> torch.Tensor:
-        """Returns features, (pictures, 1 + patches, width), of bytes, (pictures, size, size, 3).
-
-        Raises:
-            torch.OutOfMemoryError: the batch does not fit.
-        """
-        hidden = self._embed(pixels)
-        tower = self.tower
-        blocks = tower.encoder.layers
-        # Each sum is normalised by what reads it next, which is the next block's first norm after a block's second sum.
-        following = [block.layer_norm1 for block in blocks[1:]] + [tower.post_layernorm]
-        normed: torch.Tensor = blocks[0].layer_norm1(hidden)
-        for block, norm in zip(blocks, following, strict=True):
-            hidden += _attend(block.self_attn, normed)
-            hidden += block.mlp(block.layer_norm2(hidden))
-            normed = norm(hidden)
-        return normed
-
-    def _embed(self, pixels: torch.Tensor) -> torch.Tensor:
-        """Patches, row by row from the top left, after the CLS embedding; positions added."""
-        embeddings = self.tower.embeddings
-        kernel = embeddings.patch_embedding.weight  # (width, 3, patch, patch)
-        side = kernel.shape[-1]
-        grid = pixels.shape[1] // side
-        patches = pixels[:, : grid * side, : grid * side].reshape(len(pixels), grid, side, grid, side, 3)
-        numbers = self.reader.normalise(patches.permute(0, 1, 3, 2, 4, 5))
-        # A convolution whose stride is its size is one matrix product.
-        patches = functional.linear(
-            numbers.reshape(len(pixels), grid * grid, -1),
-            kernel.permute(0, 2, 3, 1).reshape(len(kernel), -1),
-            embeddings.patch_embedding.bias,
-        )
-        first = embeddings.class_embedding.to(patches.dtype).expand(len(pixels), 1, -1)
-        hidden = torch.cat([first, patches], dim=1)
-        hidden += embeddings.position_embedding.to(hidden.dtype)
-        return hidden
+    embeddings = tower.embeddings
+    kernel = embeddings.patch_embedding.weight  # (width, 3, patch, patch)
+    side = kernel.shape[-1]
+    grid = pixels.shape[1] // side
+    patches = pixels[:, : grid * side, : grid * side].reshape(len(pixels), grid, side, grid, side, 3)
+    numbers = reader.normalise(patches.permute(0, 1, 3, 2, 4, 5))
+    # A convolution whose stride is its size is one matrix product: patches row by row from the top left.
+    patches = functional.linear(
+        numbers.reshape(len(pixels), grid * grid, -1),
+        kernel.permute(0, 2, 3, 1).reshape(len(kernel), -1),
+        embeddings.patch_embedding.bias,
+    )
+    first = embeddings.class_embedding.to(patches.dtype).expand(len(pixels), 1, -1)
+    hidden = torch.cat([first, patches], dim=1)
+    hidden += embeddings.position_embedding.to(hidden.dtype)
+    for block in tower.encoder.layers:
+        hidden += _attend(block.self_attn, block.layer_norm1(hidden))
+        hidden += block.mlp(block.layer_norm2(hidden))
+    features: torch.Tensor = tower.post_layernorm(hidden)
+    return features
 
 
 def _attend(attention: Any, hidden: torch.Tensor) -> torch.Tensor:

@@ -23,7 +23,7 @@ from ..turn import Turn
 from .batches import run_in_batches
 from .checkpoint import Checkpoint
 from .picture_input import PictureReader
-from .vision_encoder import VisionEncoder
+from .vision_encoder import encode
 
 DEFAULT_CACHE_BYTES = 256 * 2**20
 """Vision features kept, in bytes: about 150 pictures at BLIP-base size in float32."""
@@ -74,7 +74,6 @@ class BlipModel:
         )
         self._reader = PictureReader(checkpoint.pictures, checkpoint.device, checkpoint.dtype)
         avoid_cudnn_attention(checkpoint.device)
-        self._encoder = VisionEncoder(tower, self._reader)
         self._shelves = Shelves(tower, checkpoint.pictures)
         self._kept: LRUCache[str, torch.Tensor] = LRUCache(feature_cache_bytes, getsizeof=lambda kept: kept.nbytes)
 
@@ -133,5 +132,5 @@ class BlipModel:
     @torch.inference_mode()
     def _encoded(self, pixels: torch.Tensor) -> Sequence[torch.Tensor]:
         # Copies, or each kept picture would hold its whole batch in memory.
-        rows: Sequence[torch.Tensor] = torch.unbind_copy(self._encoder(pixels))  # type: ignore[assignment, func-returns-value]
+        rows: Sequence[torch.Tensor] = torch.unbind_copy(encode(self._at.model.vision_model, pixels, self._reader))  # type: ignore[assignment, func-returns-value]
         return list(rows)

@@ -15,8 +15,7 @@ import torch
 from cachetools import LRUCache
 
 from ..library_errors import quiet
-from .tokenised_request import FindEnd, TokenisedRequest
-from .work import LMStats, Work
+from .work import FindEnd, LMStats, TokenisedRequest, Work
 
 _STEADY = ("default", "linear", "llama3", "proportional", "yarn")
 """Kinds of rotary embedding that turn a position by the same angles in every text."""

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -16,8 +15,8 @@ from typing import Any
 import torch
 
 from ...core.errors import ModelNotFoundError, SetupError
-from ..library_errors import first_line, quiet, while_loading
-from ..weights import WEIGHTS, fill, hub_folder, place_for, read_json, read_weights, unknown
+from ..library_errors import quiet, while_loading
+from ..weights import fill, hub_folder, load_network, moved, place_for, read_json, read_weights, unknown
 from .int8_linear import available, quantise
 from .network import LlamaConfig, LlamaNetwork
 from .tokens import FolderTokenizer, Tokenizer, TransformersTokenizer
@@ -65,15 +64,13 @@ def load(
     if network is None:
         if ours and on_gpu:
             _log.warning("%s is decoded by generate: layers of its type are not among ours.", source)
-        network = _by_transformers(source, folder, number)
+        from transformers import AutoModelForCausalLM
+
+        network = load_network(AutoModelForCausalLM, "the language model", source, place, number, folder)
     tokenizer = _tokenizer(source, folder)
     if eight:
         quantise(network)
-    try:
-        network = network.to(place)
-    except (torch.OutOfMemoryError, RuntimeError, AssertionError) as error:
-        raise SetupError(f"Cannot move {source} to {place}: {first_line(error)}.") from None
-    return network, tokenizer, folder.resolve().name if local else str(model)
+    return moved(network, place, source), tokenizer, folder.resolve().name if local else str(model)
 
 
 def _own_network(source: str, folder: Path, dtype: torch.dtype) -> LlamaNetwork | None:
@@ -85,11 +82,12 @@ def _own_network(source: str, folder: Path, dtype: torch.dtype) -> LlamaNetwork 
             return None
         network = LlamaNetwork(config)
         weights = network.complete(read_weights(folder))
-        missing, unlike = fill(network, weights, dtype)
+        wrong = fill(network, weights, dtype)
         more = unknown(network, weights)
         own = folder / "generation_config.json"
         ends = read_json(own) if own.is_file() else settings
-    _refuse_gaps(source, missing, unlike)
+    if wrong:
+        raise ModelNotFoundError(f"The language model {source} is not complete: {wrong}.")
     if more:  # as of more layers than its configuration says
         raise _unloadable(source, f"config.json has no place for {len(more)} of its weights, e.g. {more[0]}")
     network.share()
@@ -97,21 +95,6 @@ def _own_network(source: str, folder: Path, dtype: torch.dtype) -> LlamaNetwork 
         eos_token_id=ends.get("eos_token_id"), pad_token_id=ends.get("pad_token_id")
     )
     return network.requires_grad_(False)
-
-
-def _by_transformers(source: str, folder: Path, dtype: torch.dtype) -> Any:
-    from transformers import AutoModelForCausalLM
-
-    if not any((folder / name).is_file() for name in WEIGHTS):
-        raise _unloadable(source, f"no file named {WEIGHTS[0]} in it")
-    with quiet(), while_loading(lambda why: _unloadable(source, why)):
-        network, report = AutoModelForCausalLM.from_pretrained(
-            folder, dtype=dtype, trust_remote_code=False, output_loading_info=True, ignore_mismatched_sizes=True
-        )
-    # transformers would go on with random weights in the place of these.
-    unlike = [key if isinstance(key, str) else key[0] for key in report["mismatched_keys"]]
-    _refuse_gaps(source, sorted(report["missing_keys"]), sorted(unlike))
-    return network
 
 
 def _tokenizer(source: str, folder: Path) -> Tokenizer:
@@ -138,14 +121,6 @@ def _no_tokenizer(source: str, reason: str) -> ModelNotFoundError:
         f"Cannot load the tokenizer of {source}: {reason}.",
         hint="Its tokenizer.json must be there, whole, as it was saved with the model.",
     )
-
-
-def _refuse_gaps(source: str, missing: Sequence[str], unlike: Sequence[str]) -> None:
-    for kind, keys in (("missing", missing), ("not of the shape config.json says", unlike)):
-        if keys:
-            raise ModelNotFoundError(
-                f"The language model {source} is not complete: {len(keys)} weights are {kind}, e.g. {keys[0]}."
-            )
 
 
 def _refuse_pointers(folder: Path) -> None:

@@ -7,7 +7,6 @@ asked for: of the others nothing but keys and values is ever read. Weights have 
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -15,6 +14,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
+from ..library_errors import quiet
 from ..weights import Embedding, Linear, parameter
 
 _TYPES = ("llama", "mistral", "qwen2", "qwen3")
@@ -93,21 +93,15 @@ def _rope(settings: dict[str, Any]) -> dict[str, Any] | None:
 
 def _frequencies(rope: dict[str, Any], width: int) -> torch.Tensor:
     """Returns by which angle each pair of numbers is turned from one position to the next, (width / 2,)."""
-    steps = torch.arange(0, width, 2, dtype=torch.int64).float() / width
-    turns: torch.Tensor = 1.0 / (rope["rope_theta"] ** steps)
-    if rope["rope_type"] == "linear":
-        slower: torch.Tensor = turns / rope["factor"]
-        return slower
-    if rope["rope_type"] == "llama3":
-        low, high, length = (
-            rope[name] for name in ("low_freq_factor", "high_freq_factor", "original_max_position_embeddings")
-        )
-        waves = 2 * math.pi / turns
-        slowed = torch.where(waves > length / low, turns / rope["factor"], turns)
-        share = (length / waves - low) / (high - low)
-        between = (1 - share) * slowed / rope["factor"] + share * slowed
-        medium = ~(waves < length / high) * ~(waves > length / low)
-        return torch.where(medium, between, slowed)
+    turns: torch.Tensor
+    if rope["rope_type"] == "default":
+        turns = 1.0 / (rope["rope_theta"] ** (torch.arange(0, width, 2, dtype=torch.int64).float() / width))
+        return turns
+    from transformers import LlamaConfig as Sizes
+    from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
+
+    with quiet():
+        turns, _ = ROPE_INIT_FUNCTIONS[rope["rope_type"]](Sizes(head_dim=width, rope_parameters=dict(rope)))
     return turns
 
 

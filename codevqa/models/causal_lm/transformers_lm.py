@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 import torch
 from cachetools import LRUCache
@@ -24,14 +24,11 @@ from ..turn import Turn
 from ..weights import computed
 from .cpu.decoder import PackedDecoder
 from .generate import GenerateDecoder
+from .gpu.decoder import SlotDecoder
 from .loading import load
 from .network import LlamaNetwork
-from .tokenised_request import CONTEXT, TokenisedRequest, common_prefix_length, control_tokens, find_end
-from .tokens import Tokenizer
-from .work import LMStats, Work
-
-if TYPE_CHECKING:
-    from .gpu.decoder import SlotDecoder
+from .tokens import FolderTokenizer, Tokenizer
+from .work import CONTEXT, LMStats, TokenisedRequest, Work, common_prefix_length, control_tokens, find_end
 
 _MIN_PREFIX = 8
 """Prefixes of fewer tokens are not worth a forward pass of their own."""
@@ -59,7 +56,6 @@ class TransformersLM:
         name: id reported with answers.
         max_batch: most prompts decoded together; None takes 64 on a GPU and 16 elsewhere. Fewer where memory is short.
         prefix_cache_bytes: memory for prompt prefixes kept between calls; 0 keeps none.
-        decoder: decodes in the place of what would be chosen.
     """
 
     def __init__(
@@ -70,7 +66,6 @@ class TransformersLM:
         name: str,
         max_batch: int | None = None,
         prefix_cache_bytes: int = 256 * 2**20,
-        decoder: Decoder | None = None,
     ) -> None:
         if max_batch is None:
             max_batch = _SLOTS_GPU if _device(model).type == "cuda" else _SLOTS_CPU
@@ -97,7 +92,7 @@ class TransformersLM:
         else:
             self.context = getattr(model.config.get_text_config(), "max_position_embeddings", None)
             self._vocabulary = model.get_input_embeddings().weight.shape[0]
-        self.decoder = decoder or self._decoder(pad, prefix_cache_bytes)
+        self.decoder = self._decoder(pad, prefix_cache_bytes)
         """What decodes."""
         self._heads: LRUCache[str | tuple[Message, ...], list[int]] = LRUCache(64)
 
@@ -110,7 +105,6 @@ class TransformersLM:
         dtype: str | None = None,
         max_batch: int | None = None,
         prefix_cache_bytes: int = 256 * 2**20,
-        name: str | None = None,
         loop: bool = True,
     ) -> TransformersLM:
         """Loads a model and its tokenizer from a folder or the Hugging Face hub.
@@ -122,21 +116,14 @@ class TransformersLM:
                 elsewhere, whatever the file holds.
             max_batch: most prompts decoded together.
             prefix_cache_bytes: memory for prompt prefixes kept between calls; 0 keeps none.
-            name: id reported with answers; None takes the model id or the folder's name.
             loop: False decodes with ``model.generate`` whatever the model.
 
         Raises:
             ModelNotFoundError: it is not here, not complete, or not a causal language model.
             SetupError: the device or the dtype does not exist.
         """
-        network, tokenizer, given = load(model, device, dtype, whole=not loop)
-        return cls(
-            network,
-            tokenizer,
-            name=name or given,
-            max_batch=max_batch,
-            prefix_cache_bytes=prefix_cache_bytes,
-        )
+        network, tokenizer, name = load(model, device, dtype, whole=not loop)
+        return cls(network, tokenizer, name=name, max_batch=max_batch, prefix_cache_bytes=prefix_cache_bytes)
 
     @property
     def stats(self) -> LMStats:
@@ -210,8 +197,6 @@ class TransformersLM:
         if isinstance(self.model, LlamaNetwork):
             if _device(self.model).type == "cpu":
                 return PackedDecoder(self.model, **options)
-            from .gpu.decoder import SlotDecoder
-
             return SlotDecoder(self.model, pad=pad, **options)
         ends = sorted(self._ends)
         return GenerateDecoder(self.model, pad=pad, ends=ends, context=self.context, **options)
@@ -291,7 +276,7 @@ class TransformersLM:
         return known
 
     def _render(self, messages: Sequence[Message], whole: bool = True) -> str:
-        if not self.tokenizer.chat_template:
+        if isinstance(self.tokenizer, FolderTokenizer) or not self.tokenizer.chat_template:
             raise SetupError(
                 f"{self.name} has no chat template, so it cannot read chat prompts.",
                 hint="Use the completion form, or an instruction-tuned model.",

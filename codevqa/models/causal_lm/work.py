@@ -1,11 +1,96 @@
-"""What a decoding loop has to do: requests, and those that join them on the way."""
+"""What a decoding loop has to do: requests in tokens, where their completions end, and those that join on the way."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import re
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
-from .tokenised_request import FindEnd, TokenisedRequest
+from ..text_stream import TextStream
+
+CONTEXT = 4
+"""Prompt tokens decoded along with a completion: some tokenizers drop a leading space at the start of a text."""
+
+
+@dataclass(frozen=True)
+class TokenisedRequest:
+    """A request whose prompt is tokens."""
+
+    index: int
+    """Its place among the requests of a call."""
+    tokens: list[int]
+    prefix: int
+    """How many of ``tokens`` are a prefix worth keeping; 0 for none."""
+    max_tokens: int
+    """Tokens to make at most: the request's limit, or the room left in the context."""
+    stop: tuple[str, ...]
+    stream: TextStream | None = None
+    """Who is told the text as it is written."""
+
+
+FindEnd: TypeAlias = "Callable[[TokenisedRequest, Sequence[int], int], int | None]"
+"""How many of the tokens made for a request count, given those and how many of them are new; None while it goes on."""
+
+
+_CONTROL = re.compile(r"<[|｜][\w▁-]+[|｜]>|</?s>|<eos>|<end_of_turn>|<(?:fim|file)_\w+>")
+_GO_ON = frozenset(("<|python_tag|>", "<|channel|>", "<|message|>", "<|constrain|>"))
+"""What stands before a text, not after it: before code in Llama 3, between the parts of a reply in gpt-oss."""
+
+
+def control_tokens(vocabulary: Mapping[str, int]) -> set[int]:
+    """Returns the tokens that stand for no text: ends of turns, beginnings of others, parts of fill-in-the-middle.
+
+    A converted tokenizer may hold them as ordinary ones; a model that writes one has said what it had to say.
+    """
+    return {number for token, number in vocabulary.items() if _CONTROL.fullmatch(token) and token not in _GO_ON}
+
+
+def common_prefix_length(left: Sequence[int], right: Sequence[int]) -> int:
+    """Returns how many first tokens are the same."""
+    for place, (a, b) in enumerate(zip(left, right, strict=False)):
+        if a != b:
+            return place
+    return min(len(left), len(right))
+
+
+def find_end(
+    request: TokenisedRequest,
+    tokens: Sequence[int],
+    fresh: int,
+    end_tokens: Collection[int],
+    decode: Callable[[Sequence[int]], str],
+    text: Callable[[Sequence[int], Sequence[int]], str],
+) -> int | None:
+    """Returns how many of the tokens made for a request count, or None while it goes on.
+
+    Args:
+        request: the request.
+        tokens: all tokens made so far.
+        fresh: how many last ones have not been looked at before.
+        end_tokens: tokens that end a completion.
+        decode: the text of some tokens.
+        text: the text that tokens add after those of a prompt.
+    """
+    seen = len(tokens) - fresh
+    last = next(
+        (n for n in range(seen + 1, len(tokens) + 1) if n >= request.max_tokens or tokens[n - 1] in end_tokens), None
+    )
+    if request.stop:
+        upto = len(tokens) if last is None else last
+        recent = decode([*request.tokens[-CONTEXT:], *tokens[max(0, seen - _stop_window(request.stop)) : upto]])
+        if any(stop in recent for stop in request.stop):
+            # That was a quick look, and it shows some of the prompt: the text itself decides.
+            for n in range(seen + 1, upto + 1):
+                made = text(request.tokens, tokens[:n])
+                if any(stop in made for stop in request.stop):
+                    return n
+    return last
+
+
+def _stop_window(stops: Collection[str]) -> int:
+    """Returns how many last tokens a stop string can lie in: every token stands for at least one byte of text."""
+    return max(len(stop.encode()) for stop in stops) + 2 * CONTEXT
 
 
 @dataclass

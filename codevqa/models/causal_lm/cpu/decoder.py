@@ -21,22 +21,17 @@ import torch
 from ...cpu_threads import LARGE, threads
 from ..int8_linear import weights
 from ..network import LlamaNetwork
-from ..tokenised_request import TokenisedRequest, common_prefix_length
-from ..work import LMStats, Work
+from ..work import LMStats, TokenisedRequest, Work, common_prefix_length
 from .forward_pass import KeyValues, Pack, Part
 from .prefix_cache import PrefixCache
 from .speculation import Drafter
 
 _PASS = 448
 """Tokens in one pass, about: more cost as much each, fewer cost more."""
-_SHARE = 16
-"""A prompt waits a pass for another that begins with so many tokens more of it than are known."""
 _FIRST = 8
 """Tokens guessed after a prompt, where most texts begin alike."""
 _LEAST, _MOST, _ALL = 3, 8, 16
 """Tokens guessed of a text under way, at least, at most, and of all texts together."""
-_GRAIN = 64
-"""Lengths of slots are rounded up to multiples of this."""
 _WORKERS = 2
 """Threads that decode."""
 
@@ -61,8 +56,6 @@ class _Worker:
     memory: KeyValues
     take: Callable[[], TokenisedRequest]
     """Takes a prompt off the queue, at the worker's end of it."""
-    give_back: Callable[[TokenisedRequest], None]
-    """Puts back the one taken last."""
     texts: dict[int, _Text] = field(default_factory=dict)
     """By slot."""
 
@@ -82,7 +75,6 @@ class PackedDecoder:
     def __init__(self, model: LlamaNetwork, *, max_batch: int, prefix_bytes: int, stats: LMStats) -> None:
         self.model, self.max_batch, self.stats = model, max_batch, stats
         self.prefixes = PrefixCache(prefix_bytes)
-        self._memories: list[KeyValues] = []
         self._drafter = Drafter()
         config = model.config
         self._shape = (config.layers, config.key_heads, config.head_width)
@@ -99,27 +91,21 @@ class PackedDecoder:
         most = min(self.max_batch, len(requests))
         cores = torch.get_num_threads()
         count = min(_WORKERS, most, cores)
-        memories = self._reserve(
-            count, -(-most // count), max(len(request.tokens) + request.max_tokens for request in requests)
-        )
+        length = max(len(request.tokens) + request.max_tokens for request in requests)
+        memories = [KeyValues(self._shape, -(-most // count), length) for _ in range(count)]
         # From both ends of the queue, so that each worker has its own beginnings.
-        workers = [_Worker(memory, queue.popleft, queue.appendleft) for memory in memories]
+        workers = [_Worker(memory, queue.popleft) for memory in memories]
         if count > 1:
-            workers[-1].take, workers[-1].give_back = queue.pop, queue.append
+            workers[-1].take = queue.pop
         if count == 1 and (cores == 1 or self._large):
             self._decode(workers[0], queue, work)
             return
-        pool = self._pool(cores)
-        futures = [pool.submit(self._decode, worker, queue, work) for worker in workers]
+        if self._threads is None:  # they share the cores
+            self._threads = threads(_WORKERS, max(1, cores // _WORKERS), "codevqa-lm-worker")
+        futures = [self._threads.submit(self._decode, worker, queue, work) for worker in workers]
         wait(futures)
         for future in futures:
             future.result()
-
-    def _pool(self, cores: int) -> ThreadPoolExecutor:
-        """Returns the threads of the workers, which share the cores."""
-        if self._threads is None:
-            self._threads = threads(_WORKERS, max(1, cores // _WORKERS), "codevqa-lm-worker")
-        return self._threads
 
     @torch.inference_mode()
     def _decode(self, worker: _Worker, queue: deque[TokenisedRequest], work: Work) -> None:
@@ -153,7 +139,6 @@ class PackedDecoder:
     def _admit(self, worker: _Worker, queue: deque[TokenisedRequest], room: int) -> list[Part]:
         """Takes prompts off the queue into free slots while a pass has room; returns their first parts."""
         free = [slot for slot in range(worker.memory.count) if slot not in worker.texts]
-        begun = [text.request for text in worker.texts.values() if text.computed < len(text.request.tokens)]
         parts: list[Part] = []
         while free and room > 0:
             with self._lock:
@@ -162,13 +147,8 @@ class PackedDecoder:
                 request = worker.take()
                 # One token has to be left to go on from.
                 known, blocks = self.prefixes.find(request.tokens[:-1])
-                upto = known + _SHARE
-                if self.prefixes.limit and any(request.tokens[:upto] == other.tokens[:upto] for other in begun):
-                    worker.give_back(request)
-                    break
                 self.stats.prefilled_tokens += len(request.tokens) - known
                 self.stats.reused_tokens += known
-            begun.append(request)
             text = _Text(request, free.pop(0), known, list(request.tokens))
             worker.memory.fill(text.slot, blocks)
             worker.texts[text.slot] = text
@@ -202,17 +182,6 @@ class PackedDecoder:
             work.end(request, made[:end])
             self._drafter.learn(request.tokens, made[:end])
             del worker.texts[text.slot]
-
-    def _reserve(self, workers: int, count: int, length: int) -> list[KeyValues]:
-        """Returns so many slots of so many tokens for each worker; those of the last call where they suffice."""
-        kept = self._memories[:workers]
-        if len(kept) == workers and all(memory.length >= length and memory.count >= count for memory in kept):
-            return kept
-        length = max([-(-length // _GRAIN) * _GRAIN, *(memory.length for memory in self._memories)])
-        count = max([count, *(memory.count for memory in self._memories)])
-        self._memories = kept = []
-        self._memories = [KeyValues(self._shape, count, length) for _ in range(workers)]
-        return self._memories
 
 
 def _said(logits: torch.Tensor, wanted: Sequence[int]) -> list[list[int]]:

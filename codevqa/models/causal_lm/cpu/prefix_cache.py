@@ -12,7 +12,7 @@ from typing import TypeAlias
 
 import torch
 
-from ..tokenised_request import common_prefix_length
+from ..work import common_prefix_length
 
 KeyValueBlock: TypeAlias = "tuple[torch.Tensor, torch.Tensor]"
 """Keys and values of all layers for a run of tokens, shape (layers, heads, tokens, width)."""

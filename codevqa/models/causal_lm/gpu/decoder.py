@@ -1,8 +1,8 @@
 """Decodes many prompts at once in slots: a text that ends makes room for the next one, while the others go on.
 
-Continuous batching as in Orca (Yu et al., OSDI 2022), greedy. What beginnings prompts share is computed once
-(:mod:`.prefix_plan`); on a GPU the pass that makes a token for each slot is recorded and replayed (:mod:`.slots`), and
-what it made is read a few tokens late, while the next ones are being made: what goes past the end of a text is cut.
+Continuous batching as in Orca (Yu et al., OSDI 2022), greedy. A prefix that requests mark is computed once and kept. On
+a GPU the pass that makes a token for each slot is recorded and replayed (:mod:`.slots`), and what it made is read a few
+tokens late, while the next ones are being made: what goes past the end of a text is cut.
 """
 
 from __future__ import annotations
@@ -17,11 +17,8 @@ import torch
 from ...cuda_graphs import free_cached_memory
 from ..generate import MarkedPrefixes
 from ..network import LlamaNetwork
-from ..tokenised_request import TokenisedRequest
-from ..work import LMStats, Work
-from .prefill import Past, Prefill
-from .prefix_plan import PrefixNode, plan_prefixes
-from .slots import Slots, bytes_a_token, to_device
+from ..work import LMStats, TokenisedRequest, Work
+from .slots import Past, Prefill, Slots, bytes_a_token, to_device
 
 _SHARE = 0.6
 """How much of the free memory of a GPU slots may take."""
@@ -37,13 +34,21 @@ class Schedule:
     """Rounds of ``steps`` that may be under way before the host looks at one."""
     prefill_tokens: int
     """Tokens of prompts computed together."""
-    least_saving: int
-    """Tokens that a common beginning must save to be computed on its own."""
     length_multiple: int
     """Lengths are rounded up to multiples of this: each has a recording of its own."""
 
 
-GPU = Schedule(steps=8, rounds_in_flight=1, prefill_tokens=16384, least_saving=4096, length_multiple=512)
+GPU = Schedule(steps=8, rounds_in_flight=1, prefill_tokens=16384, length_multiple=512)
+
+
+@dataclass(eq=False)
+class _Group:
+    """Requests that begin with the same marked prefix, shortest first."""
+
+    prefix: tuple[int, ...]
+    requests: list[TokenisedRequest] = field(default_factory=list)
+    past: Past | None = None
+    """The prefix's keys and values, once they are there."""
 
 
 @dataclass(eq=False)
@@ -129,19 +134,18 @@ class SlotDecoder:
         self.memory = None
         self._texts.clear()
         self.prefixes.clear()
-        if self.device.type == "cuda":
-            free_cached_memory()
+        free_cached_memory()
 
     def _run(self, work: Work) -> None:
         self._texts.clear()
         fresh: Sequence[TokenisedRequest] = list(work.open.values())
         memory = self._reserve(fresh, self.max_batch if work.joins else len(fresh))
-        queue: deque[PrefixNode] = deque()
+        queue: deque[_Group] = deque()
         waiting = 0
         late = False
         flight: deque[_Round] = deque()
         while fresh or waiting or self._texts or flight:
-            queue.extend(node for root in plan_prefixes(fresh, self.schedule.least_saving) for node in root.walk())
+            queue.extend(_groups(fresh))
             waiting += len(fresh)
             # Few at a time would launch as many kernels as many do.
             while waiting and memory.count - len(self._texts) >= min(waiting, max(1, memory.count // 8)):
@@ -175,17 +179,17 @@ class SlotDecoder:
         self.memory = Slots(self._shape, count, need, self.schedule.steps, self._dtype, self.device)
         return self.memory
 
-    def _admit(self, memory: Slots, queue: deque[PrefixNode]) -> int:
+    def _admit(self, memory: Slots, queue: deque[_Group]) -> int:
         """Computes the next prompts into free slots; returns how many."""
         while not queue[0].requests:
             queue.popleft()
-        node = queue[0]
-        past = self._past(node)
-        head = len(node.tokens)
+        group = queue[0]
+        past = self._past(group)
+        head = len(group.prefix)
         free = [slot for slot in range(memory.count) if slot not in self._texts]
         width = 0
         batch: list[TokenisedRequest] = []
-        for request in node.requests[: len(free)]:
+        for request in group.requests[: len(free)]:
             wide = max(width, len(request.tokens) - 1 - head)
             if batch and wide * (len(batch) + 1) > self.schedule.prefill_tokens:
                 break
@@ -193,13 +197,13 @@ class SlotDecoder:
             batch.append(request)
         # The last token of each prompt is left to the first step, which also gives its logits.
         parts = [request.tokens[head:-1] for request in batch]
-        node.requests = node.requests[len(batch) :]
+        group.requests = group.requests[len(batch) :]
         self.stats.prefilled_tokens += sum(map(len, parts)) + len(batch)
         self.stats.reused_tokens += head * len(batch)
         slots = to_device(free[: len(batch)], self.device)
         if width:
             ids = to_device([[*part, *[self.pad] * (width - len(part))] for part in parts], self.device)
-            self._forward(Prefill(ids, past, memory, slots))
+            self.model(Prefill(ids, past, memory, slots))
         elif past is not None:
             for layer, pair in enumerate(past):
                 memory.write(layer, slots, pair)
@@ -209,30 +213,17 @@ class SlotDecoder:
         self._texts.update((slot, _Text(request, slot)) for slot, request in zip(free, batch, strict=False))
         return len(batch)
 
-    def _past(self, node: PrefixNode) -> Past | None:
-        """Returns the keys and values of a beginning, computed now unless they are there."""
-        if not node.tokens:
-            return None
-        if node.past is None:
-            key = tuple(node.tokens)
-            node.past = self.prefixes.get(key) if node.marked else None
-            if node.past is not None:
-                return self._past(node)
-            before = self._past(node.parent) if node.parent is not None else None
-            head = len(node.parent.tokens) if node.parent is not None else 0
-            ids = to_device([node.tokens[head:]], self.device)
-            node.past = self._forward(Prefill(ids, before))
-            self.stats.prefilled_tokens += ids.shape[1]
-            self.stats.reused_tokens += head
-            if node.marked:
-                self.prefixes.keep(key, node.past)
-        past: Past = node.past
-        return past
-
-    def _forward(self, phase: Prefill) -> Past:
-        """Runs tokens through the layers; returns their keys and values, unless they went into slots."""
-        self.model(phase)
-        return phase.past
+    def _past(self, group: _Group) -> Past | None:
+        """Returns the keys and values of a prefix, computed now unless they are there; None where there is none."""
+        if group.prefix and group.past is None:
+            group.past = self.prefixes.get(group.prefix)
+            if group.past is None:
+                phase = Prefill(to_device([group.prefix], self.device), None)
+                self.model(phase)
+                group.past = phase.past
+                self.stats.prefilled_tokens += len(group.prefix)
+                self.prefixes.keep(group.prefix, group.past)
+        return group.past
 
     def _launch(self, memory: Slots) -> _Round:
         """Starts a round of steps for all texts."""
@@ -247,12 +238,10 @@ class SlotDecoder:
             count = min(1 << (count - 1).bit_length(), memory.count)
         made = memory.advance(self.model, steps, count, length)
         self.stats.steps += steps
-        event = None
-        # The next round writes over it.
-        if self.device.type != "cuda":
-            made = made.clone()
-        else:
-            made = torch.empty(made.shape, dtype=made.dtype, pin_memory=True).copy_(made, non_blocking=True)
+        on_gpu, event = self.device.type == "cuda", None
+        # A copy: the next round writes over it.
+        made = torch.empty(made.shape, dtype=made.dtype, pin_memory=on_gpu).copy_(made, non_blocking=True)
+        if on_gpu:
             event = torch.cuda.Event()  # type: ignore[no-untyped-call, unused-ignore]
             event.record()
         for text in texts:
@@ -278,6 +267,17 @@ class SlotDecoder:
             work.end(text.request, text.tokens[:end])
             if self._texts.get(text.slot) is text:
                 del self._texts[text.slot]
+
+
+def _groups(requests: Sequence[TokenisedRequest]) -> list[_Group]:
+    """Returns requests by their marked prefixes, in their order."""
+    found: dict[tuple[int, ...], _Group] = {}
+    for request in requests:
+        prefix = tuple(request.tokens[: request.prefix])
+        found.setdefault(prefix, _Group(prefix)).requests.append(request)
+    for group in found.values():
+        group.requests.sort(key=lambda request: len(request.tokens))
+    return list(found.values())
 
 
 def _length(request: TokenisedRequest) -> int:
