@@ -1,10 +1,13 @@
-"""Engines on many GPUs or machines: Ray actors answer, this process alone writes the store.
+"""Engines on many GPUs or machines: Ray actors answer questions, or each look at a share of a collection's pictures.
 
     engines = partial(ActorPool, engine_for(dataset, preset="base"), actors=4)
     with evaluate(engines, dataset, "runs/gqa") as store: ...
+    with closing(ActorPool(partial(CodeVQA.from_preset, "base"))) as pool:
+        answer = pool.select(Collection("/data/photos"), "Is there a dog?")
 
 Each actor holds one engine and, where there are GPUs, one GPU or a share of it. Ray replaces an actor that dies, and
-asks it again what was under way. The rows are those of one engine here, and a run begun here may go on there.
+asks it again what was under way. The rows are those of one engine here, and a run begun here may go on there. This
+process alone writes the store.
 
 Ray is an optional extra, imported when it is needed. Without an address it runs on this machine alone and listens on
 the loopback interface only.
@@ -16,14 +19,18 @@ import asyncio
 import os
 import socket
 import sys
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from zlib import crc32
 
+from ..core.answer import Answer
+from ..core.collection import Collection
 from ..core.errors import InputError, SetupError
+from ..core.trace import Call, Evidence, ImageRef, Trace
 from .run.local import LocalAnswerer
 from .run.run_info import RunInfo
 from .task import Example, Job, Row
@@ -64,6 +71,15 @@ class Worker:
     async def ask(self, example: Example, jobs: Sequence[Job]) -> list[Row]:
         """Answers an example as :class:`~codevqa.eval.run.local.LocalAnswerer` does."""
         return await (await self._made())(example, jobs)
+
+    async def share(
+        self, do: Callable[[CodeVQA, Collection], Any], given: Mapping[str, Any], place: int, step: int
+    ) -> tuple[int, Any]:
+        """Returns how many pictures a collection has, and what becomes of every ``step``-th, from ``place`` on."""
+        engine = (await self._made()).engine
+        collection = await asyncio.to_thread(Collection, **given)
+        share = await asyncio.to_thread(collection.share, place, step)
+        return len(collection), await asyncio.to_thread(do, engine, share) if len(share) else None
 
     async def _made(self) -> LocalAnswerer:
         """Returns the engine; one that Ray has just put in the place of another makes it first."""
@@ -112,17 +128,24 @@ class ActorPool:
 
     def _started(self) -> list[RunInfo]:
         """Waits until every actor has its engine, and returns what these are."""
-        try:
-            self._ray.get([one.__ray_ready__.remote() for one in self._actors], timeout=PLACING)
+        with self._errors("Ray has no engine", SAME_PACKAGES):
+            try:
+                self._ray.get([one.__ray_ready__.remote() for one in self._actors], timeout=PLACING)
+            except self._ray.exceptions.GetTimeoutError:
+                hint = "Is the cluster in use? Give fewer actors."
+                raise SetupError("Ray found no room for an engine.", hint=hint) from None
             found: list[RunInfo] = self._ray.get([one.info.remote() for one in self._actors])
             return found
-        except self._ray.exceptions.GetTimeoutError:
-            hint = "Is the cluster in use? Give fewer actors."
-            raise SetupError("Ray found no room for an engine.", hint=hint) from None
+
+    @contextmanager
+    def _errors(self, what: str = "An engine of Ray's is gone", hint: str = "See /tmp/ray.") -> Iterator[None]:
+        """Raises what our own code, or the factory's, raised in an actor; says in one line what Ray raises."""
+        try:
+            yield
         except self._ray.exceptions.RayTaskError as error:
-            raise error.cause from error  # what our own code raised there, or the factory's
+            raise error.cause from error
         except self._ray.exceptions.RayError as error:
-            raise SetupError(f"Ray has no engine: {one_line(error)}.", hint=SAME_PACKAGES) from None
+            raise SetupError(f"{what}: {one_line(error)}.", hint=hint) from None
 
     def close(self) -> None:
         """Ends the actors, and Ray where it was started here. Safe to call twice."""
@@ -143,15 +166,48 @@ class ActorPool:
         asked = replace(example, gold=(), groups={}, record={})  # an engine needs no more
         self._load[place] += 1
         try:
-            reference = self._actors[place].ask.remote(asked, jobs)
-            rows: list[Row] = await asyncio.wrap_future(reference.future())
-        except self._ray.exceptions.RayTaskError as error:
-            raise error.cause from error
-        except self._ray.exceptions.RayError as error:
-            raise SetupError(f"An engine of Ray's is gone: {one_line(error)}.", hint="See /tmp/ray.") from None
+            with self._errors():
+                rows: list[Row] = await asyncio.wrap_future(self._actors[place].ask.remote(asked, jobs).future())
+                return rows
         finally:
             self._load[place] -= 1
-        return rows
+
+    def select(self, collection: Collection, question: str) -> Answer:
+        """Returns the pictures for which a question is answered yes; each engine looks at its share of them.
+
+        Args:
+            collection: the pictures. Their files lie under the same paths on every machine.
+            question: what each picture is asked.
+
+        Raises:
+            InputError: there is no picture.
+            SetupError: Ray fails, or the machines see different pictures.
+            CodeVQAError: an engine failed.
+        """
+        found: dict[str, Evidence] = {}
+        for place, share in enumerate(self._shares(partial(_selected, question), collection)):
+            for one in share or ():
+                refs = [ImageRef(place + (ref.index - 1) * len(self._actors) + 1) for ref in one.images]
+                before = found.get(one.kind, replace(one, images=(), scores=()))
+                found[one.kind] = replace(one, images=(*before.images, *refs), scores=before.scores + one.scores)
+        trace = Trace((Call(1, "select", {"question": question}, None, 0.0, evidence=tuple(found.values())),))
+        answer = Answer(question, "", None, trace)
+        return replace(answer, text=", ".join(str(one.image) for one in answer.selections[0].picked) or "none")
+
+    def index(self, collection: Collection) -> None:
+        """Computes ahead what the matcher keeps of a collection's pictures; arguments and errors as :meth:`select`."""
+        self._shares(_indexed, collection)
+
+    def _shares(self, do: Callable[[CodeVQA, Collection], Any], collection: Collection) -> list[Any]:
+        """Returns what each engine makes of its share of a collection; None where there is nothing left for it."""
+        count = len(collection)  # it is opened here first, so that the actors find it in the catalogue
+        given = {"sources": collection.sources, "recursive": collection.recursive, "index": collection.index}
+        asked = [one.share.remote(do, given, place, len(self._actors)) for place, one in enumerate(self._actors)]
+        with self._errors():
+            found: list[tuple[int, Any]] = self._ray.get(asked)
+        if {total for total, _ in found} != {count}:
+            raise SetupError(f"Not every machine has the {count:,} pictures.", hint="Put them under the same path.")
+        return [one for _, one in found]
 
     def _place(self, cluster: str) -> int:
         """Returns which actor to ask: the one a cluster belongs to, unless another would run dry.
@@ -161,6 +217,14 @@ class ActorPool:
         least = min(range(len(self._actors)), key=self._load.__getitem__)
         home = crc32(cluster.encode()) % len(self._actors)
         return home if self._load[home] <= self._load[least] + self._each else least
+
+
+def _selected(question: str, engine: CodeVQA, share: Collection) -> tuple[Evidence, ...]:
+    return engine.select(share, question).trace.calls[0].evidence
+
+
+def _indexed(engine: CodeVQA, share: Collection) -> None:
+    engine.index(share)
 
 
 def connect(address: str | None) -> tuple[Any, bool]:

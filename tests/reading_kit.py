@@ -49,7 +49,8 @@ def read(
     async def main() -> Reading:
         models = Models(reader, matcher or FakeMatcher(6), captioner)
         services = ModelServices(models, reader, max_batch=64, max_wait=0.0)
-        method = PnPVQA(services, banks, settings, retriever, 0, chat=chat)
+        reader.chat_only = chat  # type: ignore[attr-defined]
+        method = PnPVQA(services, banks, settings, retriever, 0)
         try:
             return await method.answer([picture], question, form, task, about=about, witness=witness)
         finally:

@@ -1,4 +1,4 @@
-"""What BLIP does on a GPU: recorded steps, run here on the CPU, and its numbers where there is a GPU."""
+"""What BLIP does on a GPU: recorded steps, run here on the CPU, and kernels where there is one."""
 
 import gc
 import weakref
@@ -10,11 +10,13 @@ import pytest
 import torch
 from blip_kit import BLOCK, MATCHES, PICTURES
 from tiny import WORDS, write_blip
+from torch.nn import functional
 
 from codevqa.models.base import CaptionRequest
 from codevqa.models.blip import BlipCaptioner, BlipMatcher
 from codevqa.models.blip.caption_decoder import CaptionDecoder
 from codevqa.models.blip.checkpoint import Checkpoint, load_checkpoint
+from codevqa.models.blip.gpu import kernels
 from codevqa.models.blip.sampling import CaptionRules, draw, numbers_of
 from codevqa.models.cuda_graphs import enabled
 
@@ -68,7 +70,7 @@ class Record:
 @pytest.mark.parametrize("recorded", [True, False])
 def test_steps_write_what_the_cpu_writes(captioner: Checkpoint, changes: Any, recorded: bool) -> None:
     by, network, record = rules(captioner, **changes), captioner.model.text_decoder, Record()
-    ours = CaptionDecoder(network, by, record if recorded else None)
+    ours = CaptionDecoder(network, by, None, record if recorded else None)
     for count, seed in ((60, 1), (3, 2), (37, 3), (1, 5)):
         given = batch(by, count, seed)
         assert torch.equal(ours.write(*given), CaptionDecoder(network, by).write(*given))
@@ -77,7 +79,7 @@ def test_steps_write_what_the_cpu_writes(captioner: Checkpoint, changes: Any, re
 
 def test_stretches_are_recorded_once_and_left_out_when_all_rows_have_ended(captioner: Checkpoint) -> None:
     by, network, record = rules(captioner), captioner.model.text_decoder, Record()
-    decoder, bias = CaptionDecoder(network, by, record), network.cls.predictions.decoder.bias
+    decoder, bias = CaptionDecoder(network, by, None, record), network.cls.predictions.decoder.bias
     end, before = WORDS.index("[SEP]"), bias.clone()
     try:
         bias[end] -= 100
@@ -101,7 +103,7 @@ def test_a_recording_keeps_all_that_it_reads_and_writes(captioner: Checkpoint, m
         return lambda: None  # as a graph, it does not refer to the function
 
     by = rules(captioner)
-    decoder = CaptionDecoder(captioner.model.text_decoder, by, record)
+    decoder = CaptionDecoder(captioner.model.text_decoder, by, None, record)
     blank = decoder.steps.blank_logits
 
     def noted(rows: int) -> torch.Tensor:
@@ -121,15 +123,66 @@ def test_recording_can_be_turned_off(monkeypatch: pytest.MonkeyPatch) -> None:
         assert enabled(torch.device("cuda")) is on and not enabled(torch.device("cpu"))
 
 
-gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+gpu = pytest.mark.skipif(not (kernels.HERE and torch.cuda.is_available()), reason="needs Triton and a CUDA device")
+BOUND = {torch.float32: 2e-6, torch.bfloat16: 5e-3}
+TYPES = pytest.mark.parametrize("dtype", list(BOUND), ids=["float32", "bfloat16"])
+
+
+def apart(found: torch.Tensor, expected: torch.Tensor) -> float:
+    return float((found.double() - expected.double()).norm() / expected.double().norm())
+
+
+def noise(*shape: int, dtype: torch.dtype) -> torch.Tensor:
+    torch.manual_seed(len(shape))
+    return torch.randn(*shape, device="cuda", dtype=dtype)
 
 
 @gpu
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=["float32", "bfloat16"])
+@TYPES
+@pytest.mark.parametrize(
+    "shape", [(3, 4, 0, 12, 64, 20), (5, 1, 7, 12, 64, 20), (2, 1, 19, 3, 16, 20), (2, 3, 0, 2, 32, 40)]
+)
+def test_attention_to_a_caption_itself(dtype: torch.dtype, shape: tuple[int, ...]) -> None:
+    rows, count, start, heads, depth, length = shape
+    joined, own = noise(rows, count, 3, heads, depth, dtype=dtype), noise(rows, 2, heads, length, depth, dtype=dtype)
+    kept = own.clone()
+    kept[:, :, :, start : start + count] = joined[:, :, 1:].permute(0, 2, 3, 1, 4)
+    keys, values = kept[:, :, :, : start + count].float().unbind(1)
+    expected = functional.scaled_dot_product_attention(
+        joined[:, :, 0].transpose(1, 2).float(), keys, values, is_causal=count > 1
+    )
+    assert apart(kernels.attend_own(joined, own, start), expected.transpose(1, 2).flatten(2)) < BOUND[dtype]
+    assert torch.equal(own, kept)
+
+
+@gpu
+@TYPES
+@pytest.mark.parametrize(
+    "shape", [(3, 4, 20, 12, 64, False), (5, 1, 24, 12, 64, True), (2, 1, 577, 3, 16, False), (2, 2, 80, 4, 32, True)]
+)
+def test_attention_to_patches(dtype: torch.dtype, shape: tuple[int, int, int, int, int, bool]) -> None:
+    rows, count, patches, heads, depth, masked = shape
+    queries, seen = noise(rows, count, heads * depth, dtype=dtype), noise(rows, patches, 2, heads, depth, dtype=dtype)
+    hidden = None
+    if masked:
+        hidden = torch.zeros(rows, 1, 1, patches, device="cuda", dtype=dtype)
+        hidden[0, ..., patches // 2 :] = -torch.inf
+    keys, values = seen.float().transpose(1, 3).unbind(2)
+    expected = functional.scaled_dot_product_attention(
+        queries.float().view(rows, count, heads, depth).transpose(1, 2),
+        keys,
+        values,
+        attn_mask=None if hidden is None else hidden.float(),
+    )
+    found = kernels.attend_seen(queries, seen, hidden)
+    assert apart(found, expected.transpose(1, 2).flatten(2)) < BOUND[dtype]
+
+
+@gpu
+@TYPES
 @pytest.mark.parametrize("vocabulary", [500, 30_524])
 def test_tokens_are_drawn_as_on_the_cpu(dtype: torch.dtype, vocabulary: int) -> None:
-    torch.manual_seed(2)
-    logits = 3 * torch.randn(256, vocabulary, device="cuda", dtype=dtype)
+    logits = 3 * noise(256, vocabulary, dtype=dtype)
     logits[1, : vocabulary // 2] = -torch.inf
     logits[2] = 1
     numbers = torch.rand(256, 3, dtype=torch.float64, device="cuda")[:, 1:2]

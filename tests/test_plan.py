@@ -51,7 +51,7 @@ def calls(source: str, count: int = 3) -> list[str]:
         ("answer = any(query(i, 'a') == 'yes' for i in images[:2])", ["query #1 a", "query #2 a"]),
         ("answer = len({query(i, q) for i in images[:2] for q in ('a', 'b')})", ["query #1 a", "query #1 b", "query #2 a", "query #2 b"]),
         ("for n, i in enumerate(images[:2], 1):\n    query(i, f'is it {n}?')", ["query #1 is it 1?", "query #2 is it 2?"]),
-        ("for n, (i, t) in enumerate(zip(images, ('cat', 'dog'))):\n    get_pos(i, t)", ["get_pos #1 cat", "get_pos #2 dog"]),
+        ("for n, (i, t) in enumerate([[images[0], 'cat'], (images[1], 'dog')]):\n    get_pos(i, t)", ["get_pos #1 cat", "get_pos #2 dog"]),
         ("img = find_matching_image(images, 'dog')\nanswer = query(img, 'a')", ["find_matching_image ['#1', '#2', '#3'] dog"]),
         ("a = query(images[0], 'a')\nb = query(images[0], f'{a}?')\nc = query(images[0], 'c')", ["query #1 a", "query #1 c"]),
         ("found = []\nfor i in images[:2]:\n    found.append(query(i, 'a').lower())\nfor i in found:\n    query(images[0], i)", ["query #1 a", "query #2 a"]),
@@ -66,7 +66,6 @@ def calls(source: str, count: int = 3) -> list[str]:
         ("for i in found:\n    j = images[0]\nquery(j, 'a')", []),
         # What is not known, is not called, or is something else.
         ("query = lambda i, q: 'no'\nanswer = query(images[0], 'a')", []),
-        ("images.pop(0)\nanswer = query(images[0], 'a')", []),
         ("a, *b = images\nquery(b, 'a')\nquery(images[0], 'b')", ["query #1 b"]),
         ("answer = query(*[images[0], 'a'])", []),
         ("answer = query(images[0], 'a'", []),

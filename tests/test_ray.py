@@ -12,6 +12,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -23,11 +24,8 @@ from PIL import Image as PILImage
 from codevqa import CodeVQA
 from codevqa.core.collection import Collection
 from codevqa.core.errors import InputError, ServerError, SetupError
-from codevqa.core.selection import Pick, Selection, selections
-from codevqa.core.trace import ImageRef
 from codevqa.eval import Store, evaluate
 from codevqa.eval.ray import ActorPool, find_room
-from codevqa.eval.ray_sets import merged, renumbered, select_on_ray
 from codevqa.eval.run.session import Status
 from codevqa.eval.task import METHODS
 from codevqa.models.base import GenerationRequest
@@ -198,30 +196,25 @@ def test_a_collection_is_selected_as_one_engine_selects_it(ray: Any, tmp_path: P
     folder.mkdir()
     for number in range(31):
         PILImage.new("RGB", (20, 20), (number, 0, 0)).save(folder / f"{number:02}.png")
-    given: dict[str, Any] = {"sources": str(folder), "index": str(tmp_path / "index")}
+    collection = Collection(folder, index=tmp_path / "index")
     with fake_engine() as vqa:
-        here = selections(vqa.run(Collection(**given), "answer = select(images, 'Is there a dog?')").trace)[0]
-    there = select_on_ray(fake_engine, given, "Is there a dog?", actors=2)
-    assert {one.image for one in there.picked} == {one.image for one in here.picked}
-    assert {one.image for one in there.others} == {one.image for one in here.others}
+        here = vqa.run(collection, "answer = select(images, 'Is there a dog?')").selections
+    with closing(ActorPool(fake_engine, actors=2)) as pool:
+        assert pool.select(collection, "Is there a dog?").selections == here
 
 
-def test_shares_of_a_collection_are_merged_under_their_own_numbers() -> None:
-    shares = [
-        Selection("Is it?", (Pick(ImageRef(2), 0.9),), (Pick(ImageRef(1), 0.2),), 0, 4, 1, (ImageRef(3),), 1),
-        Selection("Is it?", (Pick(ImageRef(1), 0.95),), (Pick(ImageRef(2), 0.3),), 1, 5),
-    ]
-    placed = [renumbered(shares[0], lambda index: 2 * index - 1), renumbered(shares[1], lambda index: 2 * index)]
-    assert merged(placed) == Selection(
-        "Is it?",
-        (Pick(ImageRef(2), 0.95), Pick(ImageRef(3), 0.9)),
-        (Pick(ImageRef(4), 0.3), Pick(ImageRef(1), 0.2)),
-        1,
-        7,
-        1,
-        (ImageRef(5),),
-        1,
-    )
+def test_a_collection_is_indexed_by_all_actors(ray: Any, tmp_path: Path) -> None:
+    folder = tmp_path / "pictures"
+    folder.mkdir()
+    for number in range(5):
+        PILImage.new("RGB", (20, 20), (number, 0, 0)).save(folder / f"{number}.png")
+    with closing(ActorPool(make(CodeVQA.from_preset, name="mini"), actors=2)) as pool:
+        pool.index(Collection(folder, index=tmp_path / "index"))
+    kept = [len(list(one.iterdir())) for one in (tmp_path / "index" / "codevqa-features").iterdir()]
+    assert set(kept) == {2}, "a file of each actor"
+    with CodeVQA.from_preset("mini") as vqa:
+        vqa.index(Collection(folder, index=tmp_path / "index"))
+        assert vqa.models.matcher.stats.vision_forwards == 0  # type: ignore[union-attr]
 
 
 class Nodes:

@@ -195,39 +195,26 @@ class Company:
     Waiting pays only while somebody may come with another request. Once every member waits for a result and no batch is
     running that would give one, each batch that fills is as full as it will get: then all batchers hurry. So a question
     asked alone does not wait for company, and many asked at once wait for one another, ``max_wait`` at most.
-    A member that left a moment ago is likely to be followed by another, as where so many questions are kept under way:
-    until then its place is kept.
 
     Must be used from one event loop.
-
-    Args:
-        patience: seconds the place of a member that left is kept.
     """
 
-    def __init__(self, patience: float = 0.003) -> None:
-        self._patience = patience
-        self._left: deque[float] = deque()
+    def __init__(self) -> None:
         self._members = 0
         self._waiting = 0
-        self._batchers: list[Batcher[Any, Any]] = []
-
-    def add(self, batcher: Batcher[Any, Any]) -> None:
-        """Adds a batcher that its members use."""
-        self._batchers.append(batcher)
+        self.batchers: list[Batcher[Any, Any]] = []
+        """Those that its members use."""
 
     @contextmanager
     def member(self) -> Iterator[None]:
         """Makes this task, and those it starts, one member for the length of the block."""
         token = _MEMBER.set(_Member(counts=True))
         self._members += 1
-        if self._left:
-            self._left.popleft()
         try:
             yield
         finally:
             _MEMBER.reset(token)
             self._members -= 1
-            self._left.append(time.monotonic())
 
     @contextmanager
     def waiting(self) -> Iterator[None]:
@@ -235,21 +222,11 @@ class Company:
         member = _MEMBER.get() or _Member()  # nobody waits for a caller from outside
         member.pending += 1
         self._waiting += member.counts and member.pending == 1
-        self._changed()
+        if self._waiting >= self._members and not any(batcher.busy for batcher in self.batchers):
+            for batcher in self.batchers:
+                batcher.hurry()
         try:
             yield
         finally:
             member.pending -= 1
             self._waiting -= member.counts and member.pending == 0
-
-    def _changed(self) -> None:
-        left = self._left
-        while left and left[0] < time.monotonic() - self._patience:
-            left.popleft()
-        if self._waiting < self._members + len(left):
-            return
-        for batcher in self._batchers:
-            if batcher.busy:
-                return
-        for batcher in self._batchers:
-            batcher.hurry()

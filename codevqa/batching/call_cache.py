@@ -42,19 +42,10 @@ class Memory:
         self._kept: LRUCache[Hashable, tuple[Any, int]] = LRUCache(limit, getsizeof=lambda entry: entry[1])
         self._guard = threading.Lock()  # each engine has a thread of its own
 
-    @property
-    def size(self) -> int:
-        """Bytes kept now."""
-        return int(self._kept.currsize)
-
-    def __len__(self) -> int:
-        return len(self._kept)
-
-    def get(self, key: Hashable) -> tuple[Any] | None:
-        """Returns the result in a tuple of one; None where there is none."""
+    def get(self, key: Hashable) -> Any:
+        """Returns what was kept; None where nothing was."""
         with self._guard:
-            found = self._kept.get(key)
-            return None if found is None else (found[0],)
+            return self._kept.get(key, (None, 0))[0]
 
     def put(self, key: Hashable, result: object, size: int) -> None:
         """Keeps a result, unless it alone is over the limit, and forgets what no longer fits."""
@@ -168,19 +159,17 @@ class CallCache(Generic[Request, Result]):
         self._memory = memory
         self._company = company
         self._flights: dict[Hashable, _Flight[Request, Result]] = {}
-        company.add(batcher)
+        company.batchers.append(batcher)
 
     async def __call__(self, request: Request, *, kind: str = "") -> Result:
-        """Returns the result of a request: remembered, from an equal call under way, or computed."""
+        """Returns the result of a request: remembered, from an equal call under way, or computed.
+
+        It is counted as a call of the ``kind``, where that is not as everywhere.
+        """
         return (await self.many((request,), kind=kind))[0]
 
     async def many(self, requests: Sequence[Request], *, kind: str = "") -> list[Result]:
-        """Returns the results of several requests, in their order; raises what the first to fail raises.
-
-        Args:
-            requests: what is asked.
-            kind: what such a call is called here, where it is not as everywhere.
-        """
+        """Returns the results of several requests, in their order; raises what the first to fail raises."""
         usage = _USAGE.get()
         memory = self._memory if usage is None or usage.memory is None else usage.memory
         results: list[Any] = [None] * len(requests)
@@ -190,7 +179,7 @@ class CallCache(Generic[Request, Result]):
             key = self._key(request)
             known = memory.get(key)
             if known is not None:
-                results[place], took = known[0]
+                results[place], took = known
                 seconds += took
                 continue
             flight = self._flights.get(key)

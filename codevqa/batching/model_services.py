@@ -29,7 +29,7 @@ from ..models.base import (
     SimilarityRequest,
     grounds,
 )
-from ..models.turn import Turn, turn_of
+from ..models.turn import turn_of
 from .batcher import Batcher, Company
 from .call_cache import CallCache, Memory
 from .feed import Feed
@@ -62,7 +62,7 @@ class ModelServices:
         self._threads: dict[int, ThreadPoolExecutor] = {}
         self._max_batch = max_batch
         self._max_wait = max_wait
-        self._company = Company(max_wait)
+        self._company = Company()
         self.question = self._company.member
         """A block that makes the calls of its task, and of those it starts, one question's: batches wait for its next
         calls."""
@@ -79,52 +79,58 @@ class ModelServices:
         """Whether :attr:`match` tells where a text looks."""
         self.match: CallCache[MatchRequest, Match] = self._merging(
             "match",
-            matcher if grounds(matcher) else _Missing("a matcher that tells where it looks"),
+            matcher if grounds(matcher) else None,
             lambda requests: list(map(_match, cast(Matcher, matcher).match(requests))),
             lambda one: (one.picture.key, one.text, one.focus),
             lambda one, match: 2 * len(one.text) + match.relevance.nbytes,
+            needs="a matcher that tells where it looks",
         )
         self.score: CallCache[MatchRequest, float] = self._merging(
             "score",
-            matcher if grounds(matcher) else _Missing("a matcher that tells whether a text describes a picture"),
+            matcher if grounds(matcher) else None,
             partial(_logits, matcher),
             lambda one: (one.picture.key, one.text),
             lambda one, logit: 2 * len(one.text),
+            needs="a matcher that tells whether a text describes a picture",
         )
         """The logit of :attr:`match` alone, without the map: cheaper, where the matcher can tell it so."""
         self.compares = matcher is not None
         """Whether :attr:`similarity` has a model."""
         self.similarity: CallCache[SimilarityRequest, float] = self._merging(
             "similarity",
-            matcher or _Missing("a matcher"),
+            matcher,
             lambda requests: list(map(float, cast(Matcher, matcher).similarity(requests))),
             lambda one: (one.picture.key, one.text),
             lambda one, score: 2 * len(one.text),
+            needs="a matcher",
         )
         self.caption: CallCache[CaptionRequest, str] = self._merging(
             "caption",
-            captioner or _Missing("a captioner"),
+            captioner,
             lambda requests: cast(Captioner, captioner).caption(requests),
             lambda one: (one.picture.key, one.patches, one.seed, one.tokens),
             lambda one, text: 8 * len(one.patches or ()) + 2 * len(text),
+            needs="a captioner",
         )
         self.detect: CallCache[DetectRequest, tuple[Box, ...]] = self._merging(
             "detect",
-            detector or _Missing("a detector"),
+            detector,
             lambda requests: [tuple(map(_box, boxes)) for boxes in cast(Detector, detector).detect(requests)],
             lambda one: (one.picture.key, one.phrase),
             lambda one, boxes: 2 * len(one.phrase) + 200 * len(boxes),
+            needs="a detector",
         )
         self.detects = detector is not None
         """Whether :attr:`detect` has a model."""
         self.look: CallCache[LookRequest, Sight] = self._merging(
             "look",
-            eyes or _Missing("a vision-language model"),
+            eyes,
             lambda requests: cast(Eyes, eyes).look(requests),
             lambda one: (tuple(picture.key for picture in one.pictures), one.text, one.max_tokens, one.choices),
             lambda one, sight: 2 * (len(one.text) + len(sight.text)) + 40 * (len(one.pictures) + len(one.choices)),
             lambda sight: bool(sight.text.strip()),
             lambda sight: (int(sight.prompt_tokens), int(sight.completion_tokens)),
+            needs="a vision-language model",
         )
 
     async def read(self, request: GenerationRequest) -> Completion:
@@ -159,9 +165,10 @@ class ModelServices:
         keep: Callable[[Result], bool] | None = None,
         cost: Callable[[Result], tuple[int, int]] | None = None,
         join: Callable[[Feed[Request, Result]], None] | None = None,
+        needs: str = "",
     ) -> CallCache[Request, Result]:
-        if isinstance(model, _Missing):
-            run = model.refuse
+        if model is None:  # programs are not offered what needs it, and may try
+            run = partial(_refuse, needs)
         thread = self._threads.get(id(model))
         if thread is None:
             thread = ThreadPoolExecutor(1, thread_name_prefix=f"codevqa-{type(model).__name__}")
@@ -181,21 +188,8 @@ class ModelServices:
         )
 
 
-class _Missing:
-    """Stands for a model that this engine does not have: programs are not offered what needs it, and may try."""
-
-    turn = Turn()
-
-    def __init__(self, what: str) -> None:
-        self.what = what
-
-    def refuse(self, requests: Sequence[object]) -> Any:
-        """Fails.
-
-        Raises:
-            SetupError: always.
-        """
-        raise SetupError(f"This needs {self.what}.", hint="Name one in the preset or in Models(...).")
+def _refuse(needs: str, requests: Sequence[object]) -> Any:
+    raise SetupError(f"This needs {needs}.", hint="Name one in the preset or in Models(...).")
 
 
 # Back ends may give NumPy's numbers, which JSON cannot write and programs do not take.

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from typer import Argument, Exit, Option
 
 from ..core.errors import InputError, UnknownNameError
-from .options import Chosen, Config, LanguageModel, Quiet, RayActors, RayAddress, Sets, chosen, needs
+from .options import Chosen, Config, LanguageModel, Quiet, RayActors, RayAddress, Sets, Where, check_ray, chosen, needs
 from .terminal import Bar, hush, print_figures, warn
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ def evaluate(
     permutations: Annotated[int | None, Option(help="NLVR: how many of a statement's six pictures to ask.")] = None,
     record: Annotated[bool, Option("--record", help="Keep every model call in --out, for --replay.")] = False,
     replay: Annotated[Path | None, Option(help="Answer from a recorded run, without models.")] = None,
-    where: Annotated[Literal["local", "ray"], Option("--engine", help="ray: one on each GPU or machine.")] = "local",
+    where: Where = "local",
     ray_address: RayAddress = None,
     ray_actors: RayActors = None,
     quiet: Quiet = False,
@@ -75,8 +75,7 @@ def evaluate(
 
     needs("--sample-seed", sample_seed is not None, "--sample", sample is not None)
     needs("--retry-errors", retry_errors, "--resume", resume)
-    needs("--ray-address", ray_address is not None, "--engine ray", where == "ray")
-    needs("--ray-actors", ray_actors is not None, "--engine ray", where == "ray")
+    check_ray(where, ray_address, ray_actors)
     needs("--record", record, "--engine local", where == "local")
     if included and where == "ray":
         raise InputError("--include does not go with --engine ray.", hint="Install your parts as a package.")

@@ -72,6 +72,7 @@ Evidence = Annotated[bool, Option("--evidence", help="With --json: add captions,
 Quiet = Annotated[bool, Option("--quiet", help="Show no progress on standard error.")]
 Shots = Annotated[int | None, Option(min=0, help="Number of examples in the prompt.")]
 AsSet = Annotated[bool, Option("--as-set", help="Treat even one picture as a set.")]
+Where = Annotated[Literal["local", "ray"], Option("--engine", help="ray: one on each GPU or machine.")]
 RayAddress = Annotated[str | None, Option(metavar="HOST:PORT", help="A Ray cluster, or auto. Default: here.")]
 RayActors = Annotated[int | None, Option(help="Number of engines, up to four a GPU.")]
 Method = Literal["codevqa", "direct", "pnpvqa"]
@@ -223,6 +224,12 @@ def _say_value(name: str, hint: Any) -> None:
     kind = (*get_args(given), given)[0]
     if isinstance(option, OptionInfo) and option.metavar is None and kind in (int, float, str, Path):
         option.metavar = "N" if kind in (int, float) else name.upper().replace("_", "-")
+
+
+def check_ray(where: str, address: str | None, actors: int | None) -> None:
+    """Refuses options for Ray where it is not used."""
+    needs("--ray-address", address is not None, "--engine ray", where == "ray")
+    needs("--ray-actors", actors is not None, "--engine ray", where == "ray")
 
 
 def needs(option: str, given: object, other: str, present: object) -> None:

@@ -7,14 +7,15 @@ import os
 import sys
 import zipfile
 from collections.abc import Sequence
+from contextlib import closing
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated
 
 from typer import Argument, Exit, Option
 
 from ..core.errors import InputError, ProgramError
-from .options import Asked, Chosen, From, Json, Pictures, Quiet, RayActors, RayAddress, Recursive, Yes, needs
+from .options import Asked, Chosen, From, Json, Pictures, Quiet, RayActors, RayAddress, Recursive, Where, Yes, check_ray
 from .terminal import checked, open_engine, print_warnings, warn
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from ..core.answer import Answer
     from ..core.collection import Collection, StoredPicture
     from ..engine.codevqa import CodeVQA
-    from .set_answers import SetAnswer
+    from ..eval.ray import ActorPool
 
 
 def select(
@@ -38,7 +39,7 @@ def select(
         bool | None, Option("--exact/--fast", help="Look closely at all pictures, or only at those that may match.")
     ] = None,
     seconds: Annotated[float | None, Option(help="Begin no further picture after so many seconds.")] = None,
-    where: Annotated[Literal["local", "ray"], Option("--engine", help="ray: one on each GPU or machine.")] = "local",
+    where: Where = "local",
     ray_address: RayAddress = None,
     ray_actors: RayActors = None,
     yes: Yes = False,
@@ -50,8 +51,7 @@ def select(
     codevqa select photos/ "a red car at night" prints one path a line.
     """
     *words, description = pictures
-    needs("--ray-address", ray_address is not None, "--engine ray", where == "ray")
-    needs("--ray-actors", ray_actors is not None, "--engine ray", where == "ray")
+    check_ray(where, ray_address, ray_actors)
     if print0 and json:
         raise InputError("--print0 does not go with --json.", hint="Give one of them.")
     if not words and listed is None:
@@ -68,12 +68,13 @@ def select(
     choice.checked(description)
     collection = opened(named(words, listed), recursive, quiet)
     if where == "ray":
-        found = _on_ray(choice, collection, description, ray_actors, ray_address)
+        with _pool(choice, quiet, ray_actors, ray_address) as pool:
+            answer = pool.select(collection, description)
     else:
         with open_engine(choice, quiet) as vqa:
             do = partial(_selected, vqa, collection, description)
             answer = carried_out(vqa, [collection], do, yes=yes, quiet=quiet)
-        found = SetAnswer(answer, collection, answer.selections)
+    found = SetAnswer(answer, collection, answer.selections)
     stored = collection.open()
     picked = [stored[one.image.index - 1] for part in found.selections[:1] for one in part.picked[:limit]]
     print_warnings(found.answer)
@@ -103,21 +104,13 @@ def _selected(vqa: CodeVQA, collection: Collection, description: str, memory: Me
         return error.answer
 
 
-def _on_ray(
-    choice: Chosen, collection: Collection, description: str, actors: int | None, address: str | None
-) -> SetAnswer:
-    """Selects with an engine in each of many processes."""
-    from ..core.answer import Answer
-    from ..core.trace import Trace
+def _pool(choice: Chosen, quiet: bool, actors: int | None, address: str | None) -> closing[ActorPool]:
+    """Opens an engine in each of many processes."""
     from ..engine.codevqa import CodeVQA
-    from ..eval.ray_sets import select_on_ray
-    from .set_answers import SetAnswer
+    from ..eval.ray import ActorPool
 
-    factory = partial(CodeVQA.from_configuration, checked(choice, quiet=False))
-    given = {"sources": collection.sources, "recursive": collection.recursive}
-    selection = select_on_ray(factory, given, description, actors=actors, address=address)
-    said = ", ".join(str(pick.image) for pick in selection.picked) or "none"
-    return SetAnswer(Answer(description, said, None, Trace()), collection, (selection,))
+    factory = partial(CodeVQA.from_configuration, checked(choice, quiet))
+    return closing(ActorPool(factory, actors=actors, address=address))
 
 
 def group(
@@ -196,12 +189,16 @@ def index(
     recursive: Recursive = False,
     listed: From = None,
     drop: Annotated[bool, Option("--drop", help="Delete the index instead.")] = False,
+    where: Where = "local",
+    ray_address: RayAddress = None,
+    ray_actors: RayActors = None,
     quiet: Quiet = False,
 ) -> None:
     """Index pictures ahead: questions about them then begin at once.
 
     What is done stays where it is interrupted, and is not done again.
     """
+    check_ray(where, ray_address, ray_actors)
     from ..core.collection import Collection
     from .collections import Pace, named, opened
 
@@ -212,10 +209,16 @@ def index(
         print(f"deleted {dropped.index}")
         return
     collection = opened(sources, recursive, quiet)
-    with open_engine(choice, quiet) as vqa:
-        pace = Pace()
-        with pace.shown(quiet):
-            vqa.index(collection, pace.tell)
+    if where == "ray":
+        with _pool(choice, quiet, ray_actors, ray_address) as pool:
+            pace = Pace()
+            pool.index(collection)
+            pace.tell(len(collection), len(collection))
+    else:
+        with open_engine(choice, quiet) as vqa:
+            pace = Pace()
+            with pace.shown(quiet):
+                vqa.index(collection, pace.tell)
     size = sum(file.stat().st_size for file in collection.index.rglob("*") if file.is_file())
     print(f"{pace.done:,} pictures, {pace.rate:.1f}/s: {size / 1e6:,.1f} MB in {collection.index}")
 

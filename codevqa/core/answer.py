@@ -121,9 +121,6 @@ class Answer:
             several = {key: told[key] for key in _SEVERAL[:2]} if self.trace.drafts else {}
             return {**{key: told[key] for key in _SHORT}, "calls": short, **several}
         told["attempts"] = [{"program": program, "error": error} for program, error in told["attempts"]]
-        for program in (told["written"], *(one["program"] for one in told["attempts"])):
-            if program and not program["mended"]:
-                del program["mended"]
         several = {key: told[key] for key in _SEVERAL} if self.trace.drafts else {}
         return {key: told[key] for key in (*_SHORT, *_LONG)} | several | value_keys("value", self.value)
 
@@ -189,15 +186,13 @@ class Answer:
             ImageError: a picture cannot be read any more.
             SetupError: the file cannot be written.
         """
-        _pages().save(self, path, images)
+        import_module(_PAGE, __package__).save(self, path, images)
 
     def _repr_html_(self) -> str:
         """Shows the answer in a notebook; without pictures where they cannot be read any more."""
-        return str(_pages().fragment(self))
+        return str(import_module(_PAGE, __package__).fragment(self))
 
 
 _ANSWER = TypeAdapter(Answer)
-
-
-def _pages() -> Any:
-    return import_module("..pages.answer_page", __package__)  # it stands above this module, and imports it
+_PAGE = "..pages.answer_page"
+"""It stands above this module, and imports it."""

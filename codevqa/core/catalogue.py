@@ -1,25 +1,21 @@
-"""What is known of a collection's files without decoding them again: a SQLite table on disk.
+"""What is known of a collection's files without decoding them again: a line of JSON for each, of which the last counts.
 
-It is only ever a shortcut. A file that changed is looked at again; a table that is damaged is made anew; where the disk
-is full or not ours, the collection works without. Each write is one transaction, so a process may be killed at any time
-and several may share a table.
+It is only ever a shortcut. A file that changed is looked at again, and so is one whose line is damaged. Where the disk
+is full or not ours, the collection works without. Lines are added by one write, so a process may be killed at any time
+and several may share a catalogue.
 """
 
 from __future__ import annotations
 
 import json
 import logging
-import sqlite3
 import threading
-from collections.abc import Callable, Iterable
-from contextlib import closing, suppress
+from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
-_T = TypeVar("_T")
 _log = logging.getLogger(__name__)
-_TABLE = """CREATE TABLE IF NOT EXISTS files (
-    place TEXT PRIMARY KEY, stamp TEXT, key TEXT, width INTEGER, height INTEGER, wrong TEXT, notes TEXT)"""
 _EACH = 128
 """Files after which what was learnt of them is kept: a process that is killed loses no more."""
 
@@ -29,37 +25,39 @@ class Known(NamedTuple):
 
     stamp: str
     """Changes with the file."""
-    key: str
+    key: str = ""
     """Of its picture; empty where it cannot be read."""
-    width: int
-    height: int
-    wrong: str
+    size: tuple[int, int] = (0, 0)
+    """Width and height in pixels."""
+    wrong: str = ""
     """Why it cannot be read; else empty."""
-    notes: str
-    """What models found out about it, as JSON."""
+    notes: Mapping[str, float] = {}
+    """What models found out about it."""
 
 
 class Catalogue:
-    """The table of one collection. Any thread may use it.
-
-    Args:
-        file: where it is, or will be.
-    """
+    """What is known of the files of one collection. Any thread may use it."""
 
     def __init__(self, file: Path) -> None:
         self._file = file
         self._lock = threading.Lock()
         self._new: dict[str, Known] = {}
-        self._lost = False
 
     def read(self) -> dict[str, Known]:
         """Returns what is known, by place."""
-
-        def rows(base: sqlite3.Connection) -> dict[str, Known]:
-            return {str(place): Known(*known) for place, *known in base.execute("SELECT * FROM files")}
-
-        with self._lock:
-            return self._do(rows) or {}
+        found: dict[str, Known] = {}
+        try:
+            lines = self._file.read_bytes().splitlines()
+        except FileNotFoundError:
+            return found
+        except OSError as error:
+            cannot_keep(self._file.parent, error)
+            return found
+        for line in lines:
+            with suppress(ValueError, TypeError):
+                place, stamp, key, (width, height), wrong, notes = json.loads(line)
+                found[place] = Known(stamp, key, (int(width), int(height)), wrong, dict(notes))
+        return found
 
     def put(self, place: str, known: Known) -> None:
         """Keeps what was learnt of a file, soon."""
@@ -68,54 +66,22 @@ class Catalogue:
             if len(self._new) >= _EACH:
                 self._write()
 
-    def drop(self, places: Iterable[str]) -> None:
-        """Forgets files that are gone."""
-        rows = [(place,) for place in places]
-        with self._lock:
-            if rows:
-                self._do(lambda base: base.executemany("DELETE FROM files WHERE place = ?", rows))
-
     def save(self) -> None:
         """Keeps all that was learnt."""
         with self._lock:
-            if self._new:
-                self._write()
+            self._write()
 
     def _write(self) -> None:
-        rows = [(place, *known) for place, known in self._new.items()]
+        # A line that was half written before stays alone.
+        lines = "".join(f"\n{json.dumps([place, *known])}" for place, known in self._new.items())
         self._new = {}
-        self._do(lambda base: base.executemany("INSERT OR REPLACE INTO files VALUES (?, ?, ?, ?, ?, ?, ?)", rows))
-
-    def _do(self, work: Callable[[sqlite3.Connection], _T]) -> _T | None:
-        """Does something with the table, with a new one where it is damaged; returns None where there can be none."""
-        for last in (False, True):
-            if self._lost:
-                break
-            try:
+        try:
+            if lines:
                 self._file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-                with closing(sqlite3.connect(self._file, timeout=30)) as base, base:
-                    base.execute(_TABLE)
-                    return work(base)
-            except (OSError, sqlite3.Error, TypeError, ValueError) as error:
-                # Others of SQLite's errors say that it cannot be written or is in use, not what is in it.
-                if last or isinstance(error, OSError | sqlite3.OperationalError):
-                    self._lost = True
-                    cannot_keep(self._file.parent, error)
-                    break
-                _log.warning("The index %s is damaged and made anew: %s", self._file, error)
-                for end in ("", "-journal", "-wal", "-shm"):
-                    with suppress(OSError):
-                        Path(f"{self._file}{end}").unlink()
-        return None
-
-
-def notes_of(known: Known) -> dict[str, float]:
-    """Returns what models noted about a picture."""
-    try:
-        found = json.loads(known.notes or "{}")
-    except ValueError:
-        return {}
-    return found if isinstance(found, dict) else {}
+                with self._file.open("ab", buffering=0) as file:
+                    file.write(lines.encode())
+        except OSError as error:
+            cannot_keep(self._file.parent, error)
 
 
 _told: set[Path] = set()

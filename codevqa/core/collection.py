@@ -6,14 +6,14 @@ with CodeVQA.from_preset() as vqa:
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import json
 import os
 import shutil
 import threading
-from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from itertools import islice
 from pathlib import Path
@@ -21,16 +21,16 @@ from typing import TypeAlias
 
 from PIL import Image as PILImage
 
-from .catalogue import Catalogue, Known, notes_of
+from .catalogue import Catalogue, Known
 from .errors import ImageError, InputError
 from .images import Held, ImageSource, Picture, hold, shown_path
-from .picture_files import LeftOut, PictureFile, Search, Source, decoded, is_gone
+from .picture_files import LeftOut, PictureFile, Search, Source, decoded
 
 __all__ = ["MAX_COLLECTION", "Collection", "LeftOut", "Pictures", "StoredPicture", "Tell", "held"]
 
 MAX_COLLECTION = 20_000
 """Most pictures of one collection."""
-_CATALOGUE, _SHELF = "codevqa.sqlite", "codevqa-features"
+_CATALOGUE, _SHELF = "codevqa.jsonl", "codevqa-features"
 """What an index folder holds. A user may have chosen a folder that holds other things, too."""
 
 Tell: TypeAlias = Callable[[int, int], object]
@@ -62,7 +62,7 @@ class StoredPicture(Picture):
     @property
     def size(self) -> tuple[int, int]:
         """Width and height in pixels; nothing is decoded."""
-        return self._known.width, self._known.height
+        return self._known.size
 
     @property
     def pixels(self) -> PILImage.Image:
@@ -82,7 +82,7 @@ class StoredPicture(Picture):
         notes = self._notes
         if name not in notes:
             notes[name] = compute(self.pixels)
-            self._catalogue.put(self._file.place, self._known._replace(notes=json.dumps(notes)))
+            self._catalogue.put(self._file.place, self._known._replace(notes=notes))
         return notes[name]
 
     def keep_notes(self) -> None:
@@ -131,8 +131,6 @@ class Collection:
         """Folder of what is kept about it; that may be deleted at any time."""
         self.left_out: tuple[LeftOut, ...] = ()
         """What could not be read, once it is opened."""
-        self.ignored = 0
-        """Files of folders and zip files that are no pictures by their names, once it is opened."""
         self._pictures: tuple[StoredPicture, ...] | None = None
         self._lock = threading.Lock()
 
@@ -160,22 +158,27 @@ class Collection:
             for count, (file, found) in enumerate(_looked_at(files, known, catalogue), 1):
                 if found.key:
                     noted = notes.setdefault(found.key, {})
-                    noted.update(notes_of(found))
+                    noted.update(found.notes)
                     pictures.append(StoredPicture(file, found, self.index, catalogue, noted))
                 else:
                     left_out.append(LeftOut(file.name, found.wrong))
                 if tell is not None:
                     tell(count, len(files))
-            catalogue.drop(filter(is_gone, known.keys() - {file.place for file in files}))
         finally:
             catalogue.save()
-        self.left_out, self.ignored = tuple(left_out), search.ignored
+        self.left_out = tuple(left_out)
         if not pictures:
             why = f" {left_out[0].name}: {left_out[0].why}" if left_out else ""
             deep = not (left_out or self.recursive) and any(map(_has_folders, self.sources))
             hint = "Look into its folders with --recursive." if deep else "Give a folder of pictures."
             raise InputError(f"{self._shown} has no picture that can be read.{why}", hint=hint)
         return tuple(pictures)
+
+    def share(self, place: int, step: int) -> Collection:
+        """Returns every ``step``-th of its pictures, from ``place`` on, as a collection with the same index."""
+        found = copy.copy(self)
+        found._pictures = self.open()[place::step]
+        return found
 
     def drop_index(self) -> None:
         """Deletes what is kept about it, and nothing else that its folder may hold.
@@ -222,16 +225,11 @@ def _looked_at(
     files: Sequence[PictureFile], known: dict[str, Known], catalogue: Catalogue
 ) -> Iterator[tuple[PictureFile, Known]]:
     """Yields what is known of each file, in order, reading in threads what is new or changed."""
-    most = min(16, os.cpu_count() or 1)
-    waiting: deque[tuple[PictureFile, Future[Known]]] = deque()
-    with ThreadPoolExecutor(most, thread_name_prefix="codevqa-collection") as threads:
-        for file in files:
-            waiting.append((file, threads.submit(_look, file, known.get(file.place), catalogue)))
-            if len(waiting) > 4 * most:  # so that whoever stops does not wait for all of them
-                first, looked = waiting.popleft()
-                yield first, looked.result()
-        for file, looked in waiting:
-            yield file, looked.result()
+    threads = ThreadPoolExecutor(min(16, os.cpu_count() or 1), thread_name_prefix="codevqa-collection")
+    try:
+        yield from zip(files, threads.map(lambda one: _look(one, known.get(one.place), catalogue), files), strict=True)
+    finally:
+        threads.shutdown(cancel_futures=True)  # whoever stops does not wait for all of them
 
 
 def _look(file: PictureFile, old: Known | None, catalogue: Catalogue) -> Known:
@@ -241,14 +239,14 @@ def _look(file: PictureFile, old: Known | None, catalogue: Catalogue) -> Known:
             return old
         picture = file.load()
     except OSError as error:
-        return Known("", "", 0, 0, f"{error.strerror or error}.", "")
+        return Known("", wrong=f"{error.strerror or error}.")
     except ImageError as error:
-        found = Known(stamp, "", 0, 0, str(error), "")
+        found = Known(stamp, wrong=str(error))
         if getattr(error.__context__, "errno", None) is not None:
             return found  # the file may be whole, and the disk or the network not: it is read again next time
     else:
         decoded(picture.key, lambda: picture.pixels)
-        found = Known(stamp, picture.key, *picture.size, "", "")
+        found = Known(stamp, picture.key, picture.size)
     catalogue.put(file.place, found)
     return found
 

@@ -22,13 +22,15 @@ from typing import Literal, TypeAlias
 
 from .answer import Answer
 from .errors import ErrorRecord
-from .trace import Call, Plain, Program, brief
+from .trace import Call, Plain, Program
 
 
 class Told:
-    """Shows itself on one line."""
+    """Shows itself on one line: its name and its fields, each cut short."""
 
-    __repr__ = brief
+    def __repr__(self) -> str:
+        told = ", ".join(f"{name}={value!r:.50}" for name, value in vars(self).items())
+        return f"{type(self).__name__}({told:.100})"
 
 
 @dataclass(frozen=True, repr=False)

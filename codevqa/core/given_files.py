@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 import os
-import re
 import stat
 import sys
 import tomllib
@@ -16,6 +15,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from .errors import InputError
+from .text import NO_TEXT
 
 LARGEST = 64 << 20
 """Bytes of one file."""
@@ -23,16 +23,10 @@ DEEPEST = 100
 """Lists and objects within each other."""
 _BITS = 64
 """Of a whole number: more are not what anything here counts."""
-_STRANGE = re.compile("[\0\ud800-\udfff]")
-"""What no text has: NUL, and half a surrogate pair."""
 
 
 def read_text(path: Traversable | Path, shown: str = "") -> str:
     """Returns a file's text, in UTF-8 with or without a byte order mark, with line ends as ``\\n``.
-
-    Args:
-        path: the file.
-        shown: what messages call it; else its path.
 
     Raises:
         InputError: it is missing, unreadable, too large, not a regular file, or not text.
@@ -80,12 +74,7 @@ def read_lines(text: str) -> Iterator[tuple[int, str]]:
 
 
 def parse_json(text: str, shown: str, line: int = 0) -> Any:
-    """Returns what a JSON text says.
-
-    Args:
-        text: the text.
-        shown: what messages call the file.
-        line: the line of the file, where the text is one.
+    """Returns what a JSON text says, of a file or of one line of it.
 
     Raises:
         InputError: it is not JSON, nested too deeply, or holds a number or a text that nothing here can use.
@@ -148,7 +137,7 @@ def check_values(value: Any, where: str, *, finite: bool = True, depth: int = 0)
         InputError: it is nested too deeply, or holds a number or a text that nothing here can use.
     """
     if isinstance(value, str):
-        if _STRANGE.search(value):
+        if NO_TEXT.search(value):
             raise InputError(f"{where}: a text holds NUL or half a surrogate pair.", hint="Take it out.")
     elif isinstance(value, dict | list):
         if depth == DEEPEST:

@@ -7,7 +7,7 @@ import os
 import threading
 import zipfile
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeAlias
 
@@ -75,25 +75,16 @@ class PictureFile:
             raise ImageError(f"Cannot read {self.name}: {' '.join(str(error).split()).rstrip('.')}.") from None
 
 
-def is_gone(place: str) -> bool:
-    """Returns whether the file of a place is no longer there."""
-    return not os.path.lexists(json.loads(place)[0])
-
-
+@dataclass
 class Search:
-    """A search for the pictures of some sources. What it met besides is known when it has ended.
+    """A search for the pictures of some sources."""
 
-    Args:
-        recursive: whether folders within folders are looked into.
-        by_path: whether single files among several are called by their paths; else by their names.
-    """
-
-    def __init__(self, *, recursive: bool, by_path: bool = True) -> None:
-        self._recursive, self._by_path = recursive, by_path
-        self.left_out: list[LeftOut] = []
-        """Folders that cannot be read."""
-        self.ignored = 0
-        """Files that are no pictures by their names."""
+    recursive: bool
+    """Whether folders within folders are looked into."""
+    by_path: bool = True
+    """Whether single files among several are called by their paths; else by their names."""
+    left_out: list[LeftOut] = field(default_factory=list)
+    """Folders that cannot be read, when it has ended."""
 
     def files(self, sources: Sequence[Source]) -> Iterator[PictureFile]:
         """Yields the pictures of each source in turn, each file once.
@@ -119,7 +110,7 @@ class Search:
             elif path.lower().endswith(".zip"):
                 yield from self._in_archive(whole, before)
             else:
-                yield PictureFile(whole, shown_path(path if several and self._by_path else Path(path).name))
+                yield PictureFile(whole, shown_path(path if several and self.by_path else Path(path).name))
         except (OSError, ValueError) as error:  # the latter for a path that no file can have
             why = getattr(error, "strerror", None) or error
             raise InputError(f"Cannot read {shown_path(path)}: {why}.", hint="Check the path.") from None
@@ -128,7 +119,8 @@ class Search:
         def failed(error: OSError) -> None:
             if error.filename == root:
                 raise error
-            self._leave_out(os.path.relpath(error.filename, root), error)
+            name = shown_path(os.path.relpath(error.filename, root))
+            self.left_out.append(LeftOut(name, f"{error.strerror or error}."))
 
         met: set[tuple[int, int]] = set()  # folders that links lead to a second time, perhaps in circles
         for folder, folders, files in os.walk(root, onerror=failed, followlinks=True):
@@ -137,14 +129,12 @@ class Search:
                 folders.clear()
                 continue
             met.add((at.st_dev, at.st_ino))
-            folders[:] = sorted(one for one in folders if self._recursive and not one.startswith("."))
+            folders[:] = sorted(one for one in folders if self.recursive and not one.startswith("."))
             below = folder.removeprefix(root).strip(os.sep)
             inner = f"{before}{below}{os.sep if below else ''}"
             for name in sorted(one for one in files if not one.startswith(".")):
                 if _ending(name) in ENDINGS:
                     yield PictureFile(f"{folder.rstrip(os.sep)}{os.sep}{name}", shown_path(f"{inner}{name}"))
-                else:
-                    self.ignored += 1
 
     def _in_archive(self, path: str, before: str) -> Iterator[PictureFile]:
         try:
@@ -157,11 +147,6 @@ class Search:
             hidden = any(part.startswith((".", "__MACOSX")) for part in member.split("/"))
             if _ending(member) in ENDINGS and not hidden:
                 yield PictureFile(path, shown_path(f"{before}{member}"), member)
-            else:
-                self.ignored += not (hidden or member.endswith("/"))
-
-    def _leave_out(self, name: str, error: OSError) -> None:
-        self.left_out.append(LeftOut(shown_path(name), f"{error.strerror or error}."))
 
 
 def _ending(name: str) -> str:

@@ -75,9 +75,8 @@ _SIDE = "left|right|above|below|top|bottom|over|under|in front|behind"
 _NAMED = (
     # "..., the cup or the blue book?"
     re.compile(r", ((?:an?|the) [\w' -]+) or ((?:an?|the) [\w' -]+)$"),
-    # "small, medium or large?", "..., left or right?"
+    # "small, medium or large?"
     re.compile(r"^(?:is|are|was|were) .*?\b(\w+), ([\w-]+),? or ([\w-]+)$"),
-    re.compile(r", ([\w-]+) or ([\w-]+)$"),
     # "is the cup or the blue book higher up?"
     re.compile(
         r"^(?:is|are|was|were) ((?:an?|the) [\w' -]+) or ((?:an?|the) [\w' -]+?)"
@@ -106,19 +105,12 @@ _COUNTS = re.compile(
     r"|seven|eight|nine|ten|\d+)\b|n't\b"
 )
 """Words that turn round what is asked of any or all."""
-_NUMBERS_TEXT = """
+_NUMBERS = """
 zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen
 seventeen eighteen nineteen twenty
 """
-_NUMBERS = _NUMBERS_TEXT.split()
-_COUNTED = {word: value for value, word in enumerate(_NUMBERS)} | {
-    "no": 0,
-    "none": 0,
-    "nothing": 0,
-    "pair": 2,
-    "both": 2,
-    "dozen": 12,
-}
+_COUNTED = {word: value for value, word in enumerate(_NUMBERS.split())}
+_COUNTED |= {"no": 0, "none": 0, "nothing": 0, "pair": 2, "both": 2, "dozen": 12}
 
 
 @functools.lru_cache(maxsize=4096)

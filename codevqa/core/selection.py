@@ -88,11 +88,7 @@ def selections(trace: Trace) -> tuple[Selection, ...]:
 def chance_of_yes(answer: str, evidence: Sequence[Evidence]) -> float:
     """Returns how probable it is that the answer to a yes/no question about one picture is yes.
 
-    It is one half or more where the answer is yes, and less where it is no.
-
-    Args:
-        answer: what was answered.
-        evidence: what that rests on; the last counts.
+    It is one half or more where the answer is yes, and less where it is no. Of the evidence the last counts.
     """
     right = READ
     last = evidence[-1] if evidence else None
@@ -109,11 +105,16 @@ def chance_of_yes(answer: str, evidence: Sequence[Evidence]) -> float:
 def _matched(logits: Sequence[float]) -> float:
     """Returns how probable it is that what image-text matching says of descriptions is right."""
     first, weight = MATCH
-    holds = [1 / (1 + math.exp(-min(max(first + weight * one, -50.0), 50.0))) for one in logits]
+    holds = [logistic(first + weight * one) for one in logits]
     sure = [max(chance, 0.5) if one > 0 else max(1 - chance, 0.5) for one, chance in zip(logits, holds, strict=True)]
     if len({one > 0 for one in logits}) == 1:
         return math.prod(sure)  # each of them had to hold, or not to
     return min(sure[-2:])  # the last decided, beside the one before
+
+
+def logistic(logit: float) -> float:
+    """Returns the probability that a logit stands for."""
+    return 1 / (1 + math.exp(-min(max(logit, -50.0), 50.0)))
 
 
 def number_range(chances: Sequence[float]) -> tuple[int, int]:
@@ -154,7 +155,7 @@ def _looped(question: str, calls: Mapping[ImageRef, Call]) -> Selection | None:
 
 
 def _split(question: str, picks: Sequence[Pick]) -> Selection:
-    surest = sorted(picks, key=lambda one: -one.chance)
+    surest = sorted(picks, key=lambda one: (-one.chance, one.image.index))
     picked = tuple(one for one in surest if one.chance >= 0.5)
     low, high = number_range([one.chance for one in picks])
     return Selection(question, picked, tuple(surest[len(picked) :]), low, high)

@@ -54,8 +54,6 @@ class QuerySettings(_Table):
     """Captions drawn for an image at most, where many repeat one another; None takes the prompt set's number (100)."""
     max_tokens: _From1 = 20
     """Length of an answer in tokens."""
-    knowledge_tokens: _From1 = 10
-    """Length of an answer from knowledge, where no picture is read."""
     attempts: _From1 = 5
     """Readings of one prompt at most, while the answer comes back empty. A program whose question is never answered
     gets an empty text, and goes on."""

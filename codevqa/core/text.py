@@ -8,6 +8,8 @@ _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud
 """What a terminal would obey rather than show: control characters but tabs and line ends, changes of direction."""
 _MARK = re.compile(r"<(?=[^\s<>=][^<>\n]{0,80}>)|\[(?=/?\w?[A-Z_][A-Z_0-9]+\])|>(?=>[A-Z_]+<<)")
 """Begins what tokenizers take for a control token: the end of a turn, of a text, a gap to fill in."""
+NO_TEXT = re.compile("[\0\ud800-\udfff]")
+"""What no text has: NUL, and half a surrogate pair."""
 _SECTION = re.compile("=(?===)")
 _BREAK = re.compile(r"[^\S ]+")
 _FORGED = re.compile(rf"={{3}}|\b[QA]:|# Image\b|{_MARK.pattern}")
@@ -22,9 +24,7 @@ def unmarked(text: str) -> str:
 def one_line(text: str, *, spaces: bool = False) -> str:
     """Returns a text as prompts may hold it: it begins no line of its own, no section, and no turn of a chat.
 
-    Args:
-        text: the text.
-        spaces: whether several in a row stay several.
+    With ``spaces`` several in a row stay several.
     """
     line = spaced(text) if spaces else " ".join(text.split())
     return unmarked(_SECTION.sub("= ", line))

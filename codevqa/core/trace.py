@@ -21,9 +21,7 @@ Method: TypeAlias = Literal["codevqa", "pnpvqa", "direct"]
 def methods_of(*, eyes: bool, reads: bool) -> tuple[Method, ...]:
     """Returns the methods that models can do, in the order in which reports show them.
 
-    Args:
-        eyes: whether there is a vision-language model.
-        reads: whether there are BLIP's captions to be read.
+    ``eyes`` is a vision-language model; ``reads``, BLIP's captions and a reader of them.
     """
     able: Mapping[Method, bool] = {"codevqa": True, "direct": eyes, "pnpvqa": reads}
     return tuple(method for method, can in able.items() if can)
@@ -89,12 +87,6 @@ Pictures: TypeAlias = tuple[
 """In JSON they are their numbers; a part's is followed by left, top, right and bottom."""
 Box: TypeAlias = tuple[Number, Number, Number, Number]
 """Left, bottom, right and top on the grid of 24, y upwards."""
-
-
-def brief(self: Any) -> str:
-    """Returns frozen data as one line: its name and its fields, each cut short."""
-    told = ", ".join(f"{one.name}={getattr(self, one.name)!r:.50}" for one in fields(self))
-    return f"{type(self).__name__}({told:.100})"
 
 
 @dataclass(frozen=True)

@@ -18,13 +18,7 @@ _SHOULD = "Input should be "
 
 
 def checked(name: str, value: object, kind: Any, *, written: bool = False) -> Any:
-    """Returns a value as an annotation takes it: 2 as 2.0 for a float.
-
-    Args:
-        name: what messages call it.
-        value: the value.
-        kind: the annotation.
-        written: whether a text is to be read as the annotation wants it: "2" as 2, "true" as True.
+    """Returns a value as an annotation takes it: 2 as 2.0 for a float, and where it is ``written`` "2" as 2, too.
 
     Raises:
         InputError: the annotation does not take it.

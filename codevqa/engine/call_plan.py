@@ -2,12 +2,13 @@
 
 A small abstract interpreter walks the program once. It follows pictures, texts, numbers and lists of these through
 assignments, ``for`` loops and comprehensions, and notes every call of a wanted primitive that is made unless the
-program fails before. A wrong guess costs a call made in vain and nothing else, so it models neither errors nor aliases,
-and it ends where it does not know how to go on.
+program fails before. A wrong guess costs a call made in vain and nothing else, so it models neither errors nor aliases
+nor what methods change, and it ends where it does not know how to go on. It follows what the programs in our prompts
+do; of Python's functions that is ``enumerate``.
 
 It reads what anybody may have written, on the event loop, so its work is bounded however a program is made: every node
-visited counts, lists, texts and numbers have a limit, and no value is looked into deeper than its items, for a list of
-lists may hold more than could ever be walked.
+visited and every item copied counts, texts have a limit, and no value is looked into deeper than its items, for a list
+of lists may hold more than could ever be walked.
 """
 
 from __future__ import annotations
@@ -26,23 +27,15 @@ from ..primitives.signature import CONSTANTS
 from ..primitives.visual import opened, opened_set
 
 MAX_STEPS = 4000
-"""Nodes visited at most, and items of long lists made."""
+"""Nodes visited at most, and items of lists made."""
 STEPS_EACH = 60
-"""How many more for each picture of a large set."""
-MAX_ITEMS = 64
-"""Items of one list followed at most, and turns of one loop; as many as there are pictures, where these are more."""
+"""How many more for each picture."""
 MAX_TEXT = 1000
-"""Longest text followed, in characters."""
-MAX_NUMBER = 1 << 60
+"""Longest text followed that is put together, in characters."""
 
 UNKNOWN: Any = object()
 """Stands for a value that cannot be told."""
 
-_FUNCTIONS: Mapping[str, Callable[..., Any]] = {
-    "enumerate": lambda *given: list(enumerate(*given)),
-    "len": len,
-    "zip": lambda *given: list(zip(*given, strict=False)),
-}
 _SURE_PARTS: Mapping[type[ast.expr], int] = {ast.BoolOp: 1, ast.Compare: 2, ast.IfExp: 1, ast.Lambda: 0}
 """How many parts of an expression are computed whatever they hold; all where nothing is said."""
 
@@ -57,13 +50,7 @@ class PlannedCall:
 
 
 def plan_calls(source: str, images: Sequence[Image], wanted: Collection[str]) -> list[PlannedCall]:
-    """Returns the calls of wanted primitives whose arguments can be told before the program runs, in its order.
-
-    Args:
-        source: the program.
-        images: the question's pictures.
-        wanted: names of primitives.
-    """
+    """Returns the calls of wanted primitives whose arguments can be told before the program runs, in its order."""
     tree = parse(source)
     if tree is None:
         return []
@@ -83,11 +70,9 @@ class _Walk:
     def __init__(self, images: Sequence[Image], wanted: Collection[str]) -> None:
         self.wanted = wanted
         self.found: list[PlannedCall] = []
-        self.items = max(MAX_ITEMS, len(images))
-        self.left = MAX_STEPS + STEPS_EACH * (len(images) if len(images) > MAX_ITEMS else 0)
+        self.left = MAX_STEPS + STEPS_EACH * len(images)
         self.functions: dict[str, Callable[..., Any]] = {
-            **_FUNCTIONS,
-            "range": lambda *given: list(range(*given)[: self.items]),
+            "enumerate": lambda *given: list(enumerate(*given)),
             "open_image": partial(opened, images),
             "open_images": partial(opened_set, images),
         }
@@ -125,7 +110,7 @@ class _Walk:
         if not isinstance(items, list | tuple):
             self._passed(loop)
             return
-        for item in items[: self.items]:
+        for item in items:
             self._bind(loop.target, item)
             if not self.block(loop.body):
                 self._passed(loop)
@@ -141,8 +126,6 @@ class _Walk:
                     reached = False
                 case ast.Name(name, ast.Store()) | ast.Subscript(ast.Name(name), _, ast.Store()):
                     self.variables[name] = UNKNOWN
-                case ast.Call(ast.Attribute(ast.Name(name))) if isinstance(self.variables.get(name), list):
-                    self.variables[name] = UNKNOWN  # its method may change it
                 case ast.If() | ast.For() | ast.Assign() | ast.AugAssign() | ast.Expr() | ast.Pass():
                     pass
                 case ast.stmt():
@@ -168,18 +151,17 @@ class _Walk:
             case ast.Name(name):
                 return self.variables.get(name, UNKNOWN)
             case ast.Constant(held):
-                return _bounded(held) if isinstance(held, int | str) else UNKNOWN
+                return held if isinstance(held, int | str) else UNKNOWN
             case ast.Call():
                 return self._call(node)
             case ast.List(parts) | ast.Tuple(parts):
-                items = [self.value(part) for part in parts]
-                return UNKNOWN if len(items) > self.items else items if isinstance(node, ast.List) else tuple(items)
+                return [self.value(part) for part in parts]
             case ast.Subscript(whole, place):
                 return self._returned(operator.getitem, self.value(whole), self.value(place))
             case ast.Slice(lower, upper, step):
                 return slice(*(end and self.value(end) for end in (lower, upper, step)))
             case ast.JoinedStr(parts):
-                return _joined([self.value(part) for part in parts])
+                return self._returned(_joined, [self.value(part) for part in parts])
             case ast.FormattedValue(inner, -1, None):
                 return self.value(inner)
             case ast.ListComp(part, loops) | ast.GeneratorExp(part, loops) | ast.SetComp(part, loops):
@@ -199,17 +181,12 @@ class _Walk:
             self.value(node.func)
         args = tuple(self.value(one) for one in node.args)
         kwargs = {one.arg or "": self.value(one.value) for one in node.keywords}
-        match node.func:
-            case ast.Attribute(ast.Name(name)) if isinstance(self.variables.get(name), list):
-                self.variables[name] = UNKNOWN  # its method may change it
-            case ast.Name(name) if name in self.variables:
-                pass  # the program's own
-            case ast.Name(name) if name in self.wanted:
-                if all(map(self._known, (*args, *kwargs.values()))):
-                    self.found.append(PlannedCall(name, args, kwargs))
-            case ast.Name(name) if name in self.functions and not kwargs:
-                return self._returned(self.functions[name], *args)
-        return UNKNOWN
+        name = node.func.id if isinstance(node.func, ast.Name) else ""
+        if name in self.variables:
+            return UNKNOWN  # the program's own
+        if name in self.wanted and all(map(self._known, (*args, *kwargs.values()))):
+            self.found.append(PlannedCall(name, args, kwargs))
+        return self._returned(self.functions[name], *args) if name in self.functions and not kwargs else UNKNOWN
 
     def _known(self, value: Any) -> bool:
         """Whether a value can be told, and what it holds where it is a list."""
@@ -241,17 +218,11 @@ class _Walk:
             found = function(*args)
         except (TypeError, ValueError, LookupError, OverflowError):
             return UNKNOWN
-        if isinstance(found, list | tuple) and len(found) > MAX_ITEMS:
+        if isinstance(found, list | tuple):
             self._step(len(found))
         return found
 
 
 def _joined(parts: Sequence[Any]) -> Any:
-    return _bounded("".join(map(str, parts))) if all(type(part) in (int, str) for part in parts) else UNKNOWN
-
-
-def _bounded(value: Any) -> Any:
-    """Returns a value, unless it is too large."""
-    if isinstance(value, int):
-        return value if abs(value) <= MAX_NUMBER else UNKNOWN
-    return UNKNOWN if len(value) > MAX_TEXT else value
+    text = "".join(map(str, parts)) if all(type(part) in (int, str) for part in parts) else ""
+    return text if 0 < len(text) <= MAX_TEXT else UNKNOWN

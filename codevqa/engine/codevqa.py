@@ -18,7 +18,7 @@ from ..core.errors import CodeVQAError, InputError, SetupError
 from ..core.loop_thread import LoopThread, check_process
 from ..core.settings import Settings
 from ..core.trace import Form, Method, Program, Trace
-from ..models.base import Models, chats, prompt_text
+from ..models.base import Models, prompt_text
 from ..primitives.eyes import Eyesight
 from ..primitives.pnpvqa import PnPVQA
 from ..primitives.signature import Primitive, PrimitiveSet
@@ -71,10 +71,7 @@ class CodeVQA:
             remember=settings.remember,
         )
         self.sandbox = Sandbox(self.primitives, settings.limits, workers=settings.workers)
-        chat = chats(models.reader, only=True)
-        self.pnpvqa = PnPVQA(
-            self.services, self.writer.prompts, settings.query, writer.retriever, settings.seed, chat=chat
-        )
+        self.pnpvqa = PnPVQA(self.services, self.writer.prompts, settings.query, writer.retriever, settings.seed)
         self.eyes = Eyesight(self.services, self.writer.prompts, settings.query) if models.eyes else None
         self._slots = asyncio.Semaphore(settings.workers)
         # The thread lives until it is told to end: what it holds must not hold this engine, as primitives may.
@@ -248,18 +245,15 @@ class CodeVQA:
             may come from a generator without end; leaving the loop ends what is under way.
         """
         check(questions, method, errors)
-        return stream(self._beginning(method, errors), questions, self._most)
+        # One waits behind each that is answered, so that no worker does.
+        return stream(self._beginning(method, errors), questions, 2 * self.settings.workers)
 
     def ask_stream_async(
         self, questions: Iterable[Asked], *, method: Method = "codevqa", errors: Errors = "return"
     ) -> AsyncGenerator[tuple[int, Answer]]:
         """Async twin of :meth:`ask_stream`."""
         check(questions, method, errors)
-        return stream_async(self._beginning(method, errors), questions, self._most)
-
-    @property
-    def _most(self) -> int:
-        return 2 * self.settings.workers  # one waits behind each that is answered, so that no worker does
+        return stream_async(self._beginning(method, errors), questions, 2 * self.settings.workers)
 
     def _beginning(self, method: Method, errors: Errors) -> Begin:
         async def one(text: str, request: Request | InputError) -> Answer:

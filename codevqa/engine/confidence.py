@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import replace
 
 from ..core.answer import Answer
+from ..core.selection import logistic
 from ..core.trace import Draft
 
 DONT_KNOW = "I don't know"
@@ -38,7 +38,7 @@ def confidence(drafts: Sequence[Draft]) -> float:
     """Returns the probability that the answer of the chosen program is right."""
     votes = votes_of(drafts)
     (first, weight), share = (WORLDS, worlds_of(drafts)) if votes is None else (VOTES, votes)
-    return 1 / (1 + math.exp(-first - weight * share))
+    return logistic(first + weight * share)
 
 
 def worlds_of(drafts: Sequence[Draft]) -> float:

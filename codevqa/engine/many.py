@@ -7,6 +7,7 @@ from collections.abc import AsyncGenerator, Callable, Generator, Iterable, Itera
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import count
 from typing import Any, TypeAlias, get_args
 
 from ..core.answer import Answer
@@ -68,10 +69,7 @@ def check(questions: object, method: object, errors: object) -> None:
 def stream(begin: Begin, questions: Iterable[Asked], most: int) -> Generator[tuple[int, Answer]]:
     """Yields the place and the answer of each question as they come; a caller that stops ends the rest.
 
-    Args:
-        begin: begins one.
-        questions: taken one by one, when there is room; may be endless.
-        most: questions under way at once.
+    Questions are taken one by one, so that no more than ``most`` are under way. There may be no end of them.
     """
     under_way: dict[Future[Answer], int] = {}
     try:
@@ -106,7 +104,7 @@ async def stream_async(begin: Begin, questions: Iterable[Asked], most: int) -> A
 
 
 @contextmanager
-def followed(progress: Progress, questions: object) -> Iterator[Callable[[], None]]:
+def followed(progress: Progress, questions: object) -> Iterator[Callable[[], object]]:
     """Gives what to call for each question that is answered."""
     total = len(questions) if isinstance(questions, Sized) else None
     if progress is True:
@@ -115,15 +113,8 @@ def followed(progress: Progress, questions: object) -> Iterator[Callable[[], Non
         with tqdm(total=total, unit=" questions") as bar:  # type: ignore[no-untyped-call]
             yield bar.update
     else:
-        count = 0
-
-        def one_more() -> None:
-            nonlocal count
-            count += 1
-            if callable(progress):
-                progress(count, total)
-
-        yield one_more
+        numbers = count(1)
+        yield lambda: progress(next(numbers), total) if callable(progress) else None
 
 
 def _taken(under_way: dict[Any, int], done: Iterable[Any]) -> Iterator[tuple[int, Answer]]:

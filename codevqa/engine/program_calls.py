@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Hashable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ..batching.call_cache import Usage
@@ -25,9 +25,8 @@ from .call_plan import PlannedCall
 
 CATCHABLE = (TypeError, ValueError, LookupError)
 """What a program may catch; everything else ends it."""
-AT_ONCE = 32
-"""Calls of one program under way ahead of it at most, or a quarter of those that it plans, up to :data:`MOST`."""
-MOST = 128
+AT_ONCE = 64
+"""Calls of one program under way ahead of it at most."""
 DETAILED = 200
 """Calls of one program whose evidence is kept in full. Ten thousand pictures would take hundreds of megabytes."""
 
@@ -36,47 +35,35 @@ DETAILED = 200
 class _Begun:
     """A call under way."""
 
-    task: asyncio.Task[object]
+    task: asyncio.Future[object]
     context: CallContext
     usage: Usage
 
 
+@dataclass
 class ProgramCalls:
-    """The calls of one question's programs: the sandbox's host.
+    """The calls of one question's programs: the sandbox's host."""
 
-    Args:
-        primitives: what programs may call.
-        context: makes the surroundings of one call.
-        usage: to which the cost of each call is added.
-        tell: told when a call begins and ends.
-    """
-
-    def __init__(
-        self,
-        primitives: PrimitiveSet,
-        context: Callable[[], CallContext],
-        usage: Usage,
-        tell: Callable[[Event], None],
-    ) -> None:
-        self.made: list[Call] = []
-        """Those that have ended, in the order they began: a program waits for each."""
-        self._primitives = primitives
-        self._context = context
-        self._usage = usage
-        self._tell = tell
-        self._planned: dict[Hashable, tuple[str, Mapping[str, object]]] = {}
-        self._ahead: dict[Hashable, _Begun] = {}
-        self._at_once = AT_ONCE
+    primitives: PrimitiveSet
+    context: Callable[[], CallContext]
+    """Makes the surroundings of one call."""
+    usage: Usage
+    """The cost of each call is added to it."""
+    tell: Callable[[Event], None]
+    """Told when a call begins and ends."""
+    made: list[Call] = field(default_factory=list)
+    """Those that have ended, in the order they began: a program waits for each."""
+    _planned: dict[Hashable, tuple[str, Mapping[str, object]]] = field(default_factory=dict)
+    _ahead: dict[Hashable, _Begun] = field(default_factory=dict)
 
     def begin_ahead(self, planned: Iterable[PlannedCall]) -> None:
         """Begins calls in order, some at a time; a call whose arguments are wrong is left to the program."""
         for one in planned:
             try:
-                arguments = self._primitives.get(one.name).bind(one.args, one.kwargs)
+                arguments = self.primitives.get(one.name).bind(one.args, one.kwargs)
             except CATCHABLE:
                 continue
             self._planned.setdefault(_key(one.name, arguments), (one.name, arguments))
-        self._at_once = max(AT_ONCE, min(MOST, len(self._planned) // 4))
         self._fill()
 
     def close(self) -> None:
@@ -89,25 +76,21 @@ class ProgramCalls:
     async def __call__(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any], line: int | None) -> object:
         """Answers one call; see :data:`codevqa.sandbox.Host`."""
         started = time.perf_counter()
-        wrong: Exception | None = None
         arguments: Mapping[str, object] = {}
+        known: _Begun | None = None
         try:
-            arguments = self._primitives.get(name).bind(args, kwargs)
+            arguments = self.primitives.get(name).bind(args, kwargs)
+            known = self._ahead.pop(_key(name, arguments), None) if self._ahead else None
+            self._fill()
+            begun = known or self._begin(name, arguments)
         except CATCHABLE as error:
-            wrong = error
+            begun = _Begun(asyncio.get_running_loop().create_future(), self.context(), Usage())
+            begun.task.set_exception(error)
         call = Call(len(self.made) + 1, name, {key: plain(item) for key, item in arguments.items()}, None, 0.0, line)
-        self._tell(CallBegan(call.index, name, call.arguments, line))
+        self.tell(CallBegan(call.index, name, call.arguments, line))
         value: object = None
         failure: ErrorRecord | None = None
-        begun: _Begun | None = None
-        ahead = False
         try:
-            if wrong is not None:
-                raise wrong
-            begun = self._ahead.pop(_key(name, arguments), None) if self._ahead else None
-            ahead = begun is not None
-            self._fill()
-            begun = begun or self._begin(name, arguments)
             value = await begun.task
             return value
         except (CodeVQAError, *CATCHABLE) as error:
@@ -120,9 +103,8 @@ class ProgramCalls:
             failure = record(error)
             raise ProgramRuntimeError(f"{name}() failed: {failure.type}: {failure.message}", line=line) from error
         finally:
-            usage = begun.usage if begun else Usage()
-            self._usage.add(usage)
-            evidence = begun.context.evidence if begun else []
+            self.usage.add(begun.usage)
+            evidence = begun.context.evidence
             if call.index > DETAILED:
                 evidence = [replace(one, relevance=(), patches=(), prompt="") for one in evidence]
             ended = replace(
@@ -131,26 +113,26 @@ class ProgramCalls:
                 seconds=time.perf_counter() - started,
                 evidence=tuple(evidence),
                 error=failure,
-                remembered=0 < usage.calls == usage.remembered,
-                ahead=ahead,
+                remembered=0 < begun.usage.calls == begun.usage.remembered,
+                ahead=known is not None,
             )
             self.made.append(ended)
-            self._tell(CallEnded(ended))
+            self.tell(CallEnded(ended))
 
     def _fill(self) -> None:
         """Begins as many as may be under way, once half of them are used up: one at a time would share no batch."""
-        if 2 * len(self._ahead) > self._at_once:
+        if 2 * len(self._ahead) > AT_ONCE:
             return
-        while self._planned and len(self._ahead) < self._at_once:
+        while self._planned and len(self._ahead) < AT_ONCE:
             key = next(iter(self._planned))
             self._ahead[key] = self._begin(*self._planned.pop(key))
 
     def _begin(self, name: str, arguments: Mapping[str, object]) -> _Begun:
-        context, usage = self._context(), Usage(memory=self._usage.memory)
+        context, usage = self.context(), Usage(memory=self.usage.memory)
 
         async def made() -> object:
             with usage.counting():
-                return await self._primitives.get(name).call(context, arguments)
+                return await self.primitives.get(name).call(context, arguments)
 
         return _Begun(asyncio.get_running_loop().create_task(made()), context, usage)
 

@@ -13,12 +13,11 @@ import logging
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
-from typing import Literal, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Literal
 
 from ..batching.call_cache import Usage
-from ..batching.model_services import ModelServices
 from ..core.answer import Answer
 from ..core.collection import StoredPicture
 from ..core.errors import (
@@ -36,49 +35,31 @@ from ..core.errors import (
 from ..core.events import Answered, Event, Failed, Rejected, Tell, Wrote
 from ..core.images import Picture, load_pictures
 from ..core.question_kind import question_kind
-from ..core.settings import Settings
 from ..core.trace import Cost, DomainWarning, Draft, Evidence, Form, ImageRef, Plain, Program, Trace
 from ..models.base import Models
 from ..primitives.context import CallContext
-from ..primitives.eyes import Eyesight
 from ..primitives.kinds import Image
 from ..primitives.parts import Reading
-from ..primitives.pnpvqa import PnPVQA
-from ..sandbox.sandbox import Sandbox
 from ..writing.choice import write_best
 from ..writing.worlds import Behaviour, behaviours
 from ..writing.writer import Writer
 from .answer_text import answer_text, fitted_answer, plain, release_text
-from .call_plan import MAX_ITEMS, plan_calls
+from .call_plan import plan_calls
 from .confidence import DONT_KNOW, sure_enough
 from .program_calls import ProgramCalls
 from .question_check import checked_question, unanswerable
 from .request import Errors, Request, check_method, check_options
+
+if TYPE_CHECKING:
+    from .codevqa import CodeVQA
 
 _log = logging.getLogger(__name__)
 FALLBACK_PARTS = 10
 """Parts in which a set is read at most where a program failed: captions of a large one would take hours."""
 
 
-class Engine(Protocol):
-    """What questions are answered with: :class:`codevqa.CodeVQA`, which imports this module."""
-
-    writer: Writer
-    models: Models
-    settings: Settings
-    services: ModelServices
-    sandbox: Sandbox
-    pnpvqa: PnPVQA
-    eyes: Eyesight | None
-
-    @property
-    def model_names(self) -> dict[str, str]:
-        """Model ids by role."""
-        ...
-
-
 async def answer_request(
-    engine: Engine, request: Request, tell: Tell | None = None, *, errors: Errors = "raise"
+    engine: CodeVQA, request: Request, tell: Tell | None = None, *, errors: Errors = "raise"
 ) -> Answer:
     """Answers one question, or runs one program; everything an engine does goes through here.
 
@@ -136,17 +117,10 @@ def _mistake(error: BaseException, request: Request) -> CodeVQAError:
     return InternalError(f"codevqa made a mistake: {name}.", hint="The log has it: please report it.")
 
 
-class _Tried(NamedTuple):
-    """What came of a program on the pictures."""
-
-    outcome: Answer | ProgramError
-    calls: ProgramCalls
-
-
 class QuestionRun:
     """One question on its way, and what it has done so far."""
 
-    def __init__(self, engine: Engine, request: Request, listener: Tell | None) -> None:
+    def __init__(self, engine: CodeVQA, request: Request, listener: Tell | None) -> None:
         self.engine = engine
         self.request = request
         self.listener = listener
@@ -168,10 +142,12 @@ class QuestionRun:
     async def finish(self) -> Answer:
         """Answers; the steps in order."""
         await self._prepare()
-        if self._outside():
-            return replace(self._answer(DONT_KNOW), method=self.request.method)
+        strict = self.engine.settings.strict_domain and self.request.program is None
+        out = unanswerable(self.warnings, len(self.images), self.engine.settings.sets.large)
+        if strict and out:  # who brings a program has it run all the same
+            return self._answer(DONT_KNOW)
         if self.request.program is None and self.request.method != "codevqa":
-            return replace(self._read_answer(await self._read()), method=self.request.method)
+            return self._read_answer(await self._read())
         try:
             program = self.request.program or await self._write()
             answer = await (self._agreed() if self._several else self._execute(program))
@@ -191,7 +167,7 @@ class QuestionRun:
         if not self.images:
             return None
         printed = error.printed if isinstance(error, ProgramError) else ""
-        return replace(self._answer("", printed=printed), method=self.request.method, error=error.record())
+        return replace(self._answer("", printed=printed), error=error.record())
 
     def tell(self, event: Event) -> None:
         """Tells the listener, if there is one."""
@@ -218,11 +194,6 @@ class QuestionRun:
             self.warnings = await asyncio.to_thread(engine.models.domain.check, pictures, words)
         seed, sets = engine.settings.seed if request.seed is None else request.seed, engine.settings.sets
         self.pnpvqa = engine.pnpvqa.with_seed(seed, witness=sets.witness and len(pictures) > sets.large)
-
-    def _outside(self) -> bool:
-        """Whether no model is to be asked; who brings a program has it run all the same."""
-        strict = self.engine.settings.strict_domain and self.request.program is None
-        return strict and unanswerable(self.warnings, len(self.images), self.engine.settings.sets.large)
 
     @property
     def _writer(self) -> Writer:
@@ -259,13 +230,13 @@ class QuestionRun:
             self.program = program
             self.tell(Wrote(program))
             try:
-                await self._check(program)
                 return await self._interpret(program)
             except ProgramError as error:
                 self.attempts.append((program, error.record()))
                 # What ran has cost its model calls, and few programs that fail then come back right.
                 again = repairs_left > 0 and not self.calls.made
-                self.tell(Rejected(program, error.record(), "repair" if again else self._after_it()))
+                instead: Literal["others", "fallback"] = "others" if self._several else "fallback"
+                self.tell(Rejected(program, error.record(), "repair" if again else instead if written else "nothing"))
                 if not again:
                     raise
                 repairs_left -= 1
@@ -277,12 +248,6 @@ class QuestionRun:
         """Whether several programs are to run on the pictures."""
         return bool(self.drafts) and self.engine.settings.agree > 1
 
-    def _after_it(self) -> Literal["others", "fallback", "nothing"]:
-        """Returns what takes the place of a program that failed and is not written again."""
-        if self.request.program is not None:
-            return "nothing"
-        return "others" if self._several else "fallback"
-
     async def _agreed(self) -> Answer:
         """Runs several drafts on the pictures; the answer that most of them give is taken.
 
@@ -291,53 +256,45 @@ class QuestionRun:
         """
         settings, drafts = self.engine.settings, self.drafts
         order = sorted(range(len(drafts)), key=lambda place: (not drafts[place].chosen, -drafts[place].agreement))
-        tried: dict[str, _Tried] = {}
+        tried: dict[str, tuple[Answer | ProgramError, ProgramCalls]] = {}
         for program in (self.programs[place] for place in order[: settings.agree]):
-            spent = sum(len(one.calls.made) for one in tried.values())
-            if program.source not in tried and (not tried or spent < settings.limits.about(len(self.images)).calls):
-                tried[program.source] = await self._try(program, quietly=bool(tried))
+            spent = sum(len(calls.made) for _, calls in tried.values())
+            if program.source in tried or (tried and spent >= settings.limits.about(len(self.images)).calls):
+                continue
+            try:
+                outcome: Answer | ProgramError = await (self._quietly(program) if tried else self._execute(program))
+            except ProgramError as error:
+                outcome = error
+            tried[program.source] = outcome, self.calls
         sources = {place: self.programs[place].source for place in order[: settings.agree]}
-        outcomes = {place: tried[source].outcome for place, source in sources.items() if source in tried}
+        outcomes = {place: tried[source][0] for place, source in sources.items() if source in tried}
         said = {place: outcome for place, outcome in outcomes.items() if isinstance(outcome, Answer)}
         if not said:
-            self.program, self.calls = self.attempts[-1][0], tried[sources[order[0]]].calls
+            self.program, self.calls = self.attempts[-1][0], tried[sources[order[0]]][1]
             raise next(outcome for outcome in outcomes.values() if isinstance(outcome, ProgramError))
         votes = Counter(answer.text for answer in said.values())
         winner = max(said, key=lambda place: votes[said[place].text])  # the first of those with most
-        self.program, self.calls = said[winner].program, tried[sources[winner]].calls
+        self.program, self.calls = said[winner].program, tried[sources[winner]][1]
         self.drafts = tuple(
             replace(draft, chosen=place == winner, answer=said[place].text if place in said else None)
             for place, draft in enumerate(drafts)
         )
         return self._answer(said[winner].text, value=said[winner].value, printed=said[winner].trace.printed)
 
-    async def _try(self, program: Program, *, quietly: bool) -> _Tried:
-        """Runs a program, and returns what came of it; of one that is run quietly nobody is told."""
-        try:
-            if not quietly:
-                return _Tried(await self._execute(program), self.calls)
-            self.program, self.calls = program, self._new_calls(lambda _: None)
-            await self._check(program)
-            return _Tried(await self._interpret(program), self.calls)
-        except ProgramError as error:
-            return _Tried(error, self.calls)
-
-    async def _check(self, program: Program) -> None:
-        try:
-            await self.engine.sandbox.check(program.source)
-        except UnsetAnswerError:
-            if self.engine.settings.answers != "release":
-                raise
+    async def _quietly(self, program: Program) -> Answer:
+        """Checks and runs a program, and tells nobody."""
+        self.program, self.calls = program, self._new_calls(lambda _: None)
+        return await self._interpret(program)
 
     async def _interpret(self, program: Program) -> Answer:
-        """Runs a program; the calls that its source tells of begin at once, to share batches."""
+        """Checks and runs a program; the calls that its source tells of begin at once, to share batches."""
         engine = self.engine
+        release = engine.settings.answers == "release"  # which needs no answer
+        with suppress(*(UnsetAnswerError,) if release else ()):
+            await engine.sandbox.check(program.source)
         if engine.settings.ahead:
             wanted = {item.name for item in engine.writer.primitives if item.ahead}
-            if len(self.images) > MAX_ITEMS:  # of so many it is the work of a second
-                planned = await asyncio.to_thread(plan_calls, program.source, self.images, wanted)
-            else:
-                planned = plan_calls(program.source, self.images, wanted)
+            planned = await asyncio.to_thread(plan_calls, program.source, self.images, wanted)
             if len(planned) > 1:  # a single call has nothing to share a batch with
                 self.calls.begin_ahead(planned)
         try:
@@ -345,12 +302,12 @@ class QuestionRun:
             self.program_seconds += outcome.seconds
         except ProgramError as error:
             self.program_seconds += error.seconds
-            if not isinstance(error, UnsetAnswerError) or engine.settings.answers != "release":
+            if not (isinstance(error, UnsetAnswerError) and release):
                 raise
             return self._answer("no")
         finally:
             self.calls.close()
-        if engine.settings.answers == "release":
+        if release:
             return self._answer(release_text(outcome.value), value=plain(outcome.value), printed=outcome.printed)
         text = answer_text(outcome.value)
         if engine.writer.settings.fit and self.request.program is None:
@@ -407,6 +364,7 @@ class QuestionRun:
             self.program,
             Trace(tuple(self.calls.made), printed, tuple(self.attempts), baseline, self.drafts),
             value,
+            self.request.method,
             seconds=time.perf_counter() - self.started,
             models=dict(self.engine.model_names),
             tokens=usage.tokens,

@@ -112,14 +112,10 @@ def check_names(caller: str, given: Iterable[str], known: Iterable[str]) -> None
 
 
 def check_method(method: Method, able: Sequence[Method]) -> None:
-    """Checks that models can do a method.
-
-    Args:
-        method: what is wanted.
-        able: what they can do.
+    """Checks that a method is among those that models can do.
 
     Raises:
-        SetupError: they cannot.
+        SetupError: it is not.
     """
     if method in _NEEDS and method not in able:
         needs, hint = _NEEDS[method]

@@ -14,7 +14,7 @@ from ..core.errors import InputError, ProgramError
 from ..core.trace import ImageRef
 from ..models.base import SimilarityRequest
 from .question_check import checked_question
-from .question_run import Engine, keeping
+from .question_run import keeping
 from .request import AskOptions, RunOptions
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ class Groups:
 SELECT, GROUP = 'answer = select(images, {}) or "none"', "answer = [query(img, {}) for img in images]"
 
 
-def program_for(engine: Engine, form: str, words: str) -> str:
+def program_for(engine: CodeVQA, form: str, words: str) -> str:
     """Returns :data:`SELECT`, which picks pictures, or :data:`GROUP`, which asks about each, with its words.
 
     Raises:
@@ -92,7 +92,7 @@ def compare(vqa: CodeVQA, sets: Sequence[Pictures], question: str, options: AskO
     return tuple(answers)
 
 
-async def index(engine: Engine, collection: Collection, progress: Tell | None) -> None:
+async def index(engine: CodeVQA, collection: Collection, progress: Tell | None) -> None:
     """Computes what models keep of the pictures of a collection, and writes it to disk, however it ends."""
     pictures = await asyncio.to_thread(collection.open)
     models = engine.models

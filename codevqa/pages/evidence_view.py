@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from ..core.images import Picture
+from ..core.selection import logistic
 from ..core.trace import Evidence, ImageRef
 from ..primitives.signature import GRID
 from .heat import framed, overlay, patch_view, peak_place, place_words, relevance_grid, spot
@@ -152,7 +153,7 @@ def _bars(evidence: Evidence, pictures: Sequence[Picture]) -> list[dict[str, Any
 def _scores(kind: str, scores: Sequence[float]) -> str:
     """Scores as visitors read them: a logit as the probability of a match."""
     if kind in ("gradcam", "itm"):
-        scores = [1 / (1 + math.exp(-min(max(one, -50.0), 50.0))) if math.isfinite(one) else one for one in scores]
+        scores = [logistic(one) if math.isfinite(one) else one for one in scores]
     if kind in ("itc", "ruled_out"):
         return ", ".join(f"{100 * one:.1f}" for one in scores).replace("-", "−")
     return ", ".join(map(chance if kind in _SCORES else number, scores))

@@ -3,6 +3,6 @@
 from __future__ import annotations
 
 from .kinds import Image
-from .signature import CONSTANTS, GRID, Parameter, Primitive, PrimitiveSet, primitive
+from .signature import CONSTANTS, GRID, Primitive, PrimitiveSet, primitive
 
-__all__ = ["CONSTANTS", "GRID", "Image", "Parameter", "Primitive", "PrimitiveSet", "primitive"]
+__all__ = ["CONSTANTS", "GRID", "Image", "Primitive", "PrimitiveSet", "primitive"]

@@ -12,6 +12,7 @@ from ..core.trace import Evidence, Form
 from ..prompts import KnowledgeExample
 from .eyes import Eyesight
 from .kinds import Image
+from .parts import Reading
 from .pnpvqa import PnPVQA
 
 Corrections: TypeAlias = Mapping[tuple[str, str], bool]
@@ -45,12 +46,10 @@ class CallContext:
         """Keeps a piece of evidence for the trace."""
         self.evidence.append(evidence)
 
-    def corrected(self, img: Image, question: str) -> bool | None:
-        """Returns what a person said of a picture, and keeps it for the trace; None where nobody did.
-
-        A primitive that answers yes or no about a picture calls it before any model.
-        """
+    def corrected(self, img: Image, question: str) -> Reading | None:
+        """Returns what a person said of a picture, in place of what a model would; None where nobody did."""
         said = self.corrections.get((img.picture.key, question))
-        if said is not None:
-            self.record(Evidence("corrected", (img.ref,), question, scores=(float(said),)))
-        return said
+        if said is None:
+            return None
+        told = Evidence("corrected", (img.ref,), question, scores=(float(said),))
+        return Reading("yes" if said else "no", (told,))

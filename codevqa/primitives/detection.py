@@ -87,15 +87,7 @@ DETECTION = PrimitiveSet([find_object, count, crop])
 async def boxes_of(
     context: CallContext, name: str, img: Image, phrase: str, *, most: int | None = None, centred: bool = False
 ) -> Sequence[Box]:
-    """Returns the boxes that a detector finds, best first, and records them.
-
-    Args:
-        context: the call's.
-        name: of the primitive, for messages.
-        img: where it looks.
-        phrase: names the objects.
-        most: how many of the boxes are of use.
-        centred: whether the centre of the best is what is wanted.
+    """Returns the boxes that a detector finds, best first, and records them; ``centred``: with the centre of the best.
 
     Raises:
         ValueError: the phrase is empty.

@@ -57,14 +57,8 @@ class Eyesight:
     ) -> Reading:
         """Asks one question about all of some pictures, in parts where the model has no room (:mod:`.parts`).
 
-        Args:
-            pictures: as they are shown, each with its number in the user's question.
-            question: the question; a statement of the user's is asked as "Is it true that ...?".
-            form: whether it is about one picture or a set.
-            task: form of the user's question, whose prompt set says how answers are to be.
-            about: the user's question, where ``question`` is a program's.
-            witness: changes nothing: no other model is asked.
-            parts: in how many parts at most.
+        The arguments are those of :meth:`.PnPVQA.answer`; ``witness`` changes nothing, since no other model is asked. A
+        statement of the user's is asked as "Is it true that ...?".
 
         Raises:
             PromptTooLongError: the model has no room for pictures that cannot be shown in parts.

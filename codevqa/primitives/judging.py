@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import math
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from ..batching.call_cache import CallCache
 from ..core.errors import ImageError
 from ..core.question_kind import question_kind
 from ..core.selection import chance_of_yes
@@ -24,7 +24,6 @@ CHUNK = 64
 CLOSEST = 20
 """Pictures of a large set that image-text matching compares, best by contrastive score."""
 
-Request = TypeVar("Request")
 Result = TypeVar("Result")
 
 
@@ -53,21 +52,13 @@ async def ask_each(context: CallContext, images: Sequence[Image], question: str)
     """
     asked = Asked()
     seconds = context.settings.sets.seconds
-    ends = None if seconds is None else time.monotonic() + seconds
+    ends = math.inf if seconds is None else time.monotonic() + seconds
     for first in range(0, len(images), CHUNK):
-        if first and ends is not None and time.monotonic() > ends:
+        if first and time.monotonic() > ends:
             asked.left += images[first:]
             break
         chunk = images[first : first + CHUNK]
-        said = [_corrected(context, image, question) for image in chunk]
-        matched = iter(
-            await _matched(context, [image for image, one in zip(chunk, said, strict=True) if one is None], question)
-        )
-        sure = [next(matched) if one is None else one for one in said]
-        unsure = [image for image, one in zip(chunk, sure, strict=True) if one is None]
-        read = iter(await together(_read(context, image, question) for image in unsure))
-        for image, one in zip(chunk, sure, strict=True):
-            reading = next(read) if one is None else one
+        for image, reading in zip(chunk, await each(_ask(context, one, question) for one in chunk), strict=True):
             if isinstance(reading, ImageError):
                 asked.unread.append(image)
             else:
@@ -75,39 +66,53 @@ async def ask_each(context: CallContext, images: Sequence[Image], question: str)
     return asked
 
 
-async def chosen(context: CallContext, name: str, images: Sequence[Image], text: str) -> list[Image]:
-    """Returns the pictures for which the answer to a yes/no question is yes, and records the chance of each.
+async def _ask(context: CallContext, image: Image, question: str) -> Reading:
+    if said := context.corrected(image, question):
+        return said
+    pictures, judged = [(image.ref, image.picture)], question_kind(question).kind == "yes_no"
+    if judged and context.services.grounds:
+        sure = await context.pnpvqa.matched(pictures[0], described(question), maps=False)
+        if sure is not None and sure.text:
+            return sure
+    # Numbers are read first.
+    return await (context.eyes or context.pnpvqa).answer(
+        pictures, question, "image", context.form, about=context.question, witness=not judged
+    )
 
-    Args:
-        context: the call's.
-        name: of the primitive, for messages.
-        images: the pictures.
-        text: the question, or a description.
+
+async def chosen(context: CallContext, name: str, images: Sequence[Image], text: str) -> list[Image]:
+    """Returns the pictures that show what is described, or for which the answer is yes, and records the chance of each.
 
     Raises:
-        ValueError: it is empty, or no yes or no answers it.
+        ValueError: the text is empty, or no yes or no answers it.
         ModelError: a model failed.
     """
-    question = _wanted(name, text)
-    asked, close = Asked(), list(images)
-    sets = context.settings.sets
+    if not text.strip():
+        raise ValueError(f"{name}() needs a question or a description, not an empty string")
+    try:
+        question = as_question(text)
+    except ValueError as error:
+        raise ValueError(f"{name}(): {error}") from None
+    sets, close, unread = context.settings.sets, images, list[Image]()
     if not sets.exact and sets.rule_out > -1 and context.services.compares:
-        close = await _not_ruled_out(context, close, question, asked)
-    looked = await ask_each(context, close, question)
-    asked.unread += looked.unread
-    asked.left = looked.left
-    refs = tuple(image.ref for image, _ in looked.readings)
-    chances = tuple(chance_of_yes(one.text, one.evidence) for _, one in looked.readings)
-    context.record(Evidence("select", refs, question, scores=chances))
+        close, unread = await _not_ruled_out(context, images, question)
+    asked = await ask_each(context, close, question)
+    asked.unread += unread
+    chances = tuple(chance_of_yes(one.text, one.evidence) for _, one in asked.readings)
+    context.record(Evidence("select", tuple(image.ref for image, _ in asked.readings), question, scores=chances))
     asked.record(context, question)
-    return [image for image, one in looked.readings if one.text == "yes"]
+    return [image for image, one in asked.readings if one.text == "yes"]
 
 
-async def alike(context: CallContext, images: Sequence[Image], phrase: str) -> tuple[str, list[float | ImageError]]:
-    """Returns what was compared with each picture, and its contrastive score."""
+async def alike(
+    context: CallContext, images: Sequence[Image], phrase: str
+) -> tuple[str, list[tuple[Image, float]], list[Image]]:
+    """Returns what was compared with each picture, its contrastive score, and the pictures that cannot be read."""
     text = f"a picture of {phrase}"
-    requests = [SimilarityRequest(image.picture, text) for image in images]
-    return text, await each(context.services.similarity, requests)
+    scores = await each(context.services.similarity(SimilarityRequest(one.picture, text)) for one in images)
+    found = list(zip(images, scores, strict=True))
+    scored = [(image, score) for image, score in found if not isinstance(score, ImageError)]
+    return text, scored, [image for image, score in found if isinstance(score, ImageError)]
 
 
 async def closest(context: CallContext, images: Sequence[Image], phrase: str, scores: Sequence[float]) -> Image:
@@ -119,98 +124,31 @@ async def closest(context: CallContext, images: Sequence[Image], phrase: str, sc
     return best[logits.index(max(logits))]
 
 
-async def each(model: CallCache[Request, Result], requests: Sequence[Request]) -> list[Result | ImageError]:
-    """Returns what a model makes of each request, or why its picture cannot be read."""
+async def each(calls: Iterable[Awaitable[Result]]) -> list[Result | ImageError]:
+    """Returns what each call returns, or why its picture cannot be read."""
 
-    async def alone(request: Request) -> Result | ImageError:
-        return await _or_error(lambda: model(request))
+    async def made(call: Awaitable[Result]) -> Result | ImageError:
+        try:
+            return await call
+        except ImageError as error:
+            return error
 
-    try:
-        return list(await model.many(requests))
-    except ImageError:
-        return await together(alone(request) for request in requests)
-
-
-async def _matched(context: CallContext, images: Sequence[Image], question: str) -> list[Reading | ImageError | None]:
-    """Returns what image-text matching is sure of; None for pictures of which it is not."""
-    doubt, asked = context.pnpvqa.doubt, described(question)
-    found: list[Reading | ImageError | None] = [None] * len(images)
-    if doubt is None or not asked.texts or not _judged(question) or not context.services.grounds:
-        return found
-    logits: list[tuple[float, ...]] = [()] * len(images)
-    open_places = list(range(len(images)))
-    for text in asked.texts:
-        requests = [MatchRequest(images[place].picture, text) for place in open_places]
-        still = []
-        scores = await each(context.services.score, requests)
-        for place, logit in zip(open_places, scores, strict=True):
-            if isinstance(logit, ImageError):
-                found[place] = logit
-                continue
-            logits[place] = (*logits[place], logit)
-            if not asked.suffice(logits[place], doubt):
-                still.append(place)
-        open_places = still
-    for place, image in enumerate(images):
-        verdict = asked.verdict(logits[place], doubt) if found[place] is None else ""
-        if verdict:
-            found[place] = Reading(verdict, (Evidence("itm", (image.ref,), question, scores=logits[place]),))
-    return found
+    return await together(map(made, calls))
 
 
-def _corrected(context: CallContext, image: Image, question: str) -> Reading | None:
-    said = context.corrections.get((image.picture.key, question))
-    if said is None:
-        return None
-    told = Evidence("corrected", (image.ref,), question, scores=(float(said),))
-    return Reading("yes" if said else "no", (told,))
+async def _not_ruled_out(
+    context: CallContext, images: Sequence[Image], question: str
+) -> tuple[Sequence[Image], list[Image]]:
+    """Returns the pictures to look at closely and those that cannot be read, and records the others.
 
-
-def _judged(question: str) -> bool:
-    """Whether image-text matching is asked first, and what follows needs not ask it again. Numbers are first read."""
-    return question_kind(question).kind == "yes_no"
-
-
-async def _read(context: CallContext, image: Image, question: str) -> Reading | ImageError:
-    answering = context.eyes or context.pnpvqa
-    pictures, witness = [(image.ref, image.picture)], not _judged(question)
-    return await _or_error(
-        lambda: answering.answer(pictures, question, "image", context.form, about=context.question, witness=witness)
-    )
-
-
-async def _not_ruled_out(context: CallContext, images: Sequence[Image], question: str, asked: Asked) -> list[Image]:
-    """Returns the pictures to look at closely, and records the others. Only what is to be there rules out."""
+    Only what is to be there rules out.
+    """
     wanted = described(question)
     if len(wanted.texts) != 1 or wanted.negated:
-        return list(images)
-    text, scores = await alike(context, images, phrase_of(question))
-    close: list[Image] = []
-    out: list[tuple[Image, float]] = []
-    for image, score in zip(images, scores, strict=True):
-        if isinstance(score, ImageError):
-            asked.unread.append(image)
-        elif score < context.settings.sets.rule_out:
-            out.append((image, score))
-        else:
-            close.append(image)
-    if out:
+        return images, []
+    text, scored, unread = await alike(context, images, phrase_of(question))
+    least = context.settings.sets.rule_out
+    if out := [(image, score) for image, score in scored if score < least]:
         refs, low = tuple(image.ref for image, _ in out), tuple(score for _, score in out)
         context.record(Evidence("ruled_out", refs, text, scores=low))
-    return close
-
-
-def _wanted(name: str, text: str) -> str:
-    if not text.strip():
-        raise ValueError(f"{name}() needs a question or a description, not an empty string")
-    try:
-        return as_question(text)
-    except ValueError as error:
-        raise ValueError(f"{name}(): {error}") from None
-
-
-async def _or_error(call: Callable[[], Awaitable[Result]]) -> Result | ImageError:
-    try:
-        return await call()
-    except ImageError as error:
-        return error
+    return [image for image, score in scored if score >= least], unread

@@ -7,7 +7,6 @@ duck), and everything with a size is bounded.
 from __future__ import annotations
 
 import math
-import re
 import types
 from dataclasses import dataclass, field, replace
 from typing import Annotated, Any, Union, get_args, get_origin
@@ -16,6 +15,7 @@ import numpy as np
 
 from ..core.collection import MAX_COLLECTION
 from ..core.images import Picture
+from ..core.text import NO_TEXT
 from ..core.trace import ImageRef
 
 MAX_TEXT = 1000
@@ -27,7 +27,6 @@ MAX_ITEMS = 1000
 MAX_INT = 2**63
 """Whole numbers a program passes to a primitive are smaller than this in magnitude."""
 
-_NO_TEXT = re.compile("[\0\ud800-\udfff]")
 _SUPPORTED = "Use str, int, float, bool, Image, list[...], tuple[...] or Optional[...]."
 
 
@@ -88,12 +87,7 @@ class Kind:
         return f"{self.text} | {self.listed.text}" if self.listed else self.text
 
     def accept(self, value: object, where: str, max_text: int) -> object:
-        """Returns a value of this kind, an int widened to float where that is declared.
-
-        Args:
-            value: What came out of a program, or of a primitive.
-            where: What messages begin with.
-            max_text: Longest text.
+        """Returns a value of this kind, an int widened to float where that is declared. ``where`` begins messages.
 
         Raises:
             TypeError: it is of another type.
@@ -124,12 +118,9 @@ _SIMPLE: dict[Any, Kind] = {kind: Kind(kind.__name__, kind) for kind in (str, in
 
 
 def parse_kind(annotation: object, where: str) -> Kind:
-    """Returns the kind that an annotation stands for.
+    """Returns the kind that a resolved annotation stands for.
 
-    Args:
-        annotation: A resolved annotation, e.g. ``list[Image]``; ``Annotated[Image | list[Image], Image]`` takes both
-            and is shown as ``Image``.
-        where: What is annotated, for the message.
+    ``Annotated[Image | list[Image], Image]`` takes both and is shown as ``Image``.
 
     Raises:
         TypeError: the annotation is not among the supported ones.
@@ -180,7 +171,7 @@ def _bounded(value: object, where: str, max_text: int) -> object:
     if type(value) is str:
         if len(value) > max_text:
             raise ValueError(f"{where} is {len(value):,} characters long; the limit is {max_text:,}")
-        if (not value.isascii() or "\0" in value) and _NO_TEXT.search(value):
+        if NO_TEXT.search(value):
             raise ValueError(f"{where} contains a character that no text has (NUL or half a surrogate pair)")
     elif type(value) is int and abs(value) >= MAX_INT:
         raise ValueError(f"{where} is too large a number")

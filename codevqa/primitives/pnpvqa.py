@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import asyncio
 import copy
-import hashlib
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from hashlib import sha256
 from typing import Any
 
 from ..batching.model_services import ModelServices
@@ -22,7 +22,7 @@ from ..core.text import caption_line
 from ..core.together import together
 from ..core.trace import Evidence, Form, ImageRef
 from ..core.wording import Wording, bare, put
-from ..models.base import CaptionRequest, GenerationRequest, Map, Match, MatchRequest, Message, prompt_text
+from ..models.base import CaptionRequest, GenerationRequest, Map, MatchRequest, Message, chats, prompt_text
 from ..models.retrieval import ExampleIndex, Retriever
 from ..prompts import KnowledgeExample, PromptSet, ReadingExample
 from .parts import Numbered, Reading, context_of, read_in_parts
@@ -40,15 +40,6 @@ _CAPTION = "a small red cup on a blue box near a green duck"
 """As long as captions are, about: most have fewer than its twelve words."""
 
 
-@dataclass(frozen=True)
-class _Described:
-    """One picture's captions, with where they came from."""
-
-    captions: tuple[str, ...]
-    patches: tuple[tuple[int, ...], ...]
-    relevance: Map
-
-
 class PnPVQA:
     """Answers a question about one picture or a set by captioning and reading.
 
@@ -58,7 +49,6 @@ class PnPVQA:
         settings: numbers of the method.
         retriever: embeds questions to pick the nearest reading examples; None takes the first of the bank.
         seed: seed of patch and caption sampling. The same picture, question and seed always give the same captions.
-        chat: whether the reader can only be talked with; decides the form of prompts where the settings don't.
     """
 
     def __init__(
@@ -68,36 +58,26 @@ class PnPVQA:
         settings: QuerySettings,
         retriever: Retriever | None,
         seed: int,
-        *,
-        chat: bool = False,
     ) -> None:
         self._services = services
-        self._chat = chat if settings.form == "auto" else settings.form == "chat"
+        self._chat = chats(services.reader, only=True) if settings.form == "auto" else settings.form == "chat"
         self._prompts = prompts
         self._settings = settings
         self._retriever = retriever
         self._seed = seed
         # By the identity of the set's bank, since two sets may have one name, and by form.
         self._indexes: dict[tuple[int, Form], ExampleIndex] = {}
-        self._pools: dict[tuple[int, Form], Sequence[ReadingExample]] = {}
 
     def with_seed(self, seed: int, *, witness: bool = False) -> PnPVQA:
         """Returns the same that samples with another seed; the embedded reading banks are shared.
 
-        Args:
-            seed: the seed.
-            witness: whether the two witnesses answer where they are sure, whatever the settings say.
+        With ``witness`` the two witnesses answer where they are sure, whatever the settings say.
         """
         other = copy.copy(self)
         other._seed = seed
         if witness:
             other._settings = replace(self._settings, witness=True, stated=True)
         return other
-
-    @property
-    def doubt(self) -> float | None:
-        """Below which probability image-text matching is sure; None where it is not to answer."""
-        return self._settings.doubt if self._settings.witness else None
 
     async def answer(
         self,
@@ -140,52 +120,70 @@ class PnPVQA:
             )
         kind = question_kind(question)
         alone = witness and form == "image"
-        looks: Sequence[_Described] = ()
+        look: Evidence | None = None
         if alone and self._settings.stated and kind.kind == "number":
-            looks = await self._look(pictures, question, task, about)
-            number = stated_number(question, looks[0].captions)
+            look = await self._look(pictures, question, task, about)
+            number = stated_number(question, look.captions[0])
             if number:
-                return Reading(number, (_evidence("stated", pictures, question, looks),))
-        asked = described(question) if alone and self._settings.witness else Descriptions()
-        seen = await self._match(pictures[0], asked) if asked.texts else None
-        if seen is not None:
-            sure = asked.verdict(seen.scores, self._settings.doubt)
-            if sure:
-                return Reading(sure, (seen,))
-        looks = looks or await self._look(pictures, question, task, about)
-        prompt = await self._prompt(question, [one.captions for one in looks], form, task, about)
+                return Reading(number, (replace(look, kind="stated"),))
+        asked = described(question) if alone else Descriptions()
+        seen = await self.matched(pictures[0], asked)
+        if seen is not None and seen.text:
+            return seen
+        look = look or await self._look(pictures, question, task, about)
+        prompt = await self._prompt(question, look.captions, form, task, about)
         text = await self._read(prompt, self._settings.max_tokens)
-        read = replace(_evidence("pnpvqa", pictures, question, looks), prompt=prompt_text(prompt), completion=text)
+        read = replace(look, prompt=prompt_text(prompt), completion=text)
         answer = answer_in(text, kind) if self._settings.fit else text.strip().lower()
         if self._settings.fit and seen is not None and asked.choices and answer not in asked.choices:
-            answer = max(zip(seen.scores, asked.choices, strict=True))[1]  # unsure, but one of those that were named
-        return Reading(answer, (read,) if seen is None else (seen, read))
+            scores = seen.evidence[0].scores
+            answer = max(zip(scores, asked.choices, strict=True))[1]  # unsure, but one of those that were named
+        return Reading(answer, (read,) if seen is None else (*seen.evidence, read))
+
+    async def matched(
+        self, picture: tuple[ImageRef, Picture], asked: Descriptions, *, maps: bool = True
+    ) -> Reading | None:
+        """Returns what image-text matching says of descriptions, up to those that suffice.
+
+        Args:
+            picture: the picture, with its number in the user's question.
+            asked: what it may show.
+            maps: whether the evidence is to say where the first looks, which takes longer.
+
+        Returns:
+            The answer that it is sure of, empty where it is not sure; None where it is not to answer.
+        """
+        if not (self._settings.witness and asked.texts):
+            return None
+        scores: tuple[float, ...] = ()
+        relevance: tuple[Any, ...] = ()
+        for text in asked.texts:
+            request = MatchRequest(picture[1], text)
+            if maps:
+                match = await self._services.match(request)
+                relevance = relevance or (_rows(match.relevance),)
+            scores = (*scores, match.logit if maps else await self._services.score(request))
+            if asked.suffice(scores, self._settings.doubt):
+                break
+        text = "; ".join(asked.texts[: len(scores)])
+        seen = Evidence("itm", (picture[0],), text, relevance=relevance, scores=scores)
+        return Reading(asked.verdict(scores, self._settings.doubt), (seen,))
 
     async def recall(self, question: str, examples: Sequence[KnowledgeExample]) -> Reading:
         """Answers a question from what the reader knows; no picture is looked at.
-
-        Args:
-            question: the question; it names what it is about.
-            examples: questions answered so before.
 
         Raises:
             ModelError: the reader failed.
         """
         prompt = (render_knowledge_chat if self._chat else render_knowledge)(examples, question)
-        # Asked once, as the paper's release does: nothing was sampled that could come out otherwise.
-        request = GenerationRequest(prompt, self._settings.knowledge_tokens, ("\n",))
+        # Ten tokens, and asked once, as the paper's release does: nothing was sampled that could come out otherwise.
+        request = GenerationRequest(prompt, 10, ("\n",))
         text = (await self._services.read(request)).text
         answer = answer_in(text, question_kind(question)) if self._settings.fit else text.strip().lower()
         return Reading(answer, (Evidence("knowledge", (), question, prompt=prompt_text(prompt), completion=text),))
 
     def looked_for(self, question: str, task: Form, *, part: bool = False) -> str:
-        """Returns a question as image-text matching sees it, without its question mark.
-
-        Args:
-            question: the user's question, or a program's.
-            task: form of the user's question.
-            part: whether it is a program's.
-        """
+        """Returns a question as image-text matching sees it: the user's, or a program's, which is a ``part`` of it."""
         if self._wording(task) == "release":
             question = self._put(question, task, part)
         return question.strip().rstrip("?").strip()
@@ -198,12 +196,8 @@ class PnPVQA:
             return count
         captions = (_CAPTION,) * (self._settings.captions or self._prompts[task].captions)
         prompts = [await self._prompt(question, [captions] * several, form, task, about) for several in (1, 2)]
-        letters = [len(prompt_text(prompt).encode()) for prompt in prompts]
-        # No token is shorter than a letter, but for those that stand around turns.
-        if letters[0] + (count - 1) * (letters[1] - letters[0]) + 256 < context:
-            return count
         one, two = [int(await asyncio.to_thread(reader.count, prompt)) for prompt in prompts]
-        return max(0, min(count, 1 + (context - self._settings.max_tokens - one) // (two - one)))
+        return max(0, min(count, 1 + (context - self._settings.max_tokens - one) // max(two - one, 1)))
 
     def _wording(self, task: Form) -> Wording:
         return self._settings.wording or self._prompts[task].reading_wording
@@ -215,25 +209,12 @@ class PnPVQA:
             return bare(question) if wording == "release" else question
         return put(question, wording, task)
 
-    async def _look(self, pictures: Numbered, question: str, task: Form, about: str | None) -> Sequence[_Described]:
+    async def _look(self, pictures: Numbered, question: str, task: Form, about: str | None) -> Evidence:
         """Describes every picture where the question looks."""
-        prompts = self._prompts[task]
         text = self.looked_for(question, task, part=about is not None)
-        if len(pictures) == 1:  # a task of its own would only cost
-            return [await self._describe(pictures[0][1], text, prompts)]
-        return await together(self._describe(one, text, prompts) for _, one in pictures)
-
-    async def _match(self, picture: tuple[ImageRef, Picture], asked: Descriptions) -> Evidence:
-        """Returns what image-text matching says of descriptions, up to those that suffice."""
-        matches: list[Match] = []
-        scores: tuple[float, ...] = ()
-        for text in asked.texts:
-            matches.append(await self._services.match(MatchRequest(picture[1], text)))
-            scores = tuple(match.logit for match in matches)
-            if asked.suffice(scores, self._settings.doubt):
-                break
-        relevance = (tuple(map(tuple, matches[0].relevance.tolist())),)
-        return Evidence("itm", (picture[0],), "; ".join(asked.texts[: len(scores)]), relevance=relevance, scores=scores)
+        seen = await together(self._describe(one, text, self._prompts[task]) for _, one in pictures)
+        captions, patches, relevance = zip(*seen, strict=True)
+        return Evidence("pnpvqa", tuple(ref for ref, _ in pictures), question, captions, relevance, patches)
 
     async def _prompt(
         self, question: str, captions: Sequence[Sequence[str]], form: Form, task: Form, about: str | None
@@ -246,8 +227,13 @@ class PnPVQA:
             return render_reading_chat(examples, captions, asked, form, prompts.image_labels)
         return render_reading(examples, captions, asked, form, prompts.image_labels, self._wording(task))
 
-    async def _describe(self, picture: Picture, text: str, prompts: PromptSet) -> _Described:
+    async def _describe(
+        self, picture: Picture, text: str, prompts: PromptSet
+    ) -> tuple[tuple[str, ...], tuple[tuple[int, ...], ...], tuple[Any, ...]]:
         """Samples captions where a text looks, until as many as are read differ, or enough are drawn.
+
+        Returns:
+            The captions, the patches that each read saw, and the map that they were drawn by.
 
         Keeping the first few of a hundred gives the same captions in distribution: draws are independent, and whether
         one is kept depends only on those before it.
@@ -269,7 +255,7 @@ class PnPVQA:
                 if caption and not any(caption in kept for kept in captions):
                     captions.append(caption)
                     patches.append(request.patches or ())
-        return _Described(tuple(captions), tuple(patches), match.relevance)
+        return tuple(captions), tuple(patches), _rows(match.relevance)
 
     async def _read(self, prompt: str | tuple[Message, ...], max_tokens: int) -> str:
         """Asks the reader until it says something; returns an empty text where it never does."""
@@ -286,15 +272,12 @@ class PnPVQA:
 
         Where a set's bank has none about single pictures, its sets are shown, as the paper's release shows them.
         """
-        key = (id(prompts.reading), form)
-        if key not in self._pools:
-            pool = [example for example in prompts.reading if example.form == form]
-            other = self._prompts.get(form, prompts)
-            borrowed = [example for example in other.reading if example.form == form and other is not prompts]
-            if self._settings.selection == "kind":
-                pool += borrowed  # a set's bank may hold few for its single pictures
-            self._pools[key] = pool or (borrowed if form == "set" else ()) or prompts.reading or borrowed
-        return self._pools[key]
+        pool = [example for example in prompts.reading if example.form == form]
+        other = self._prompts.get(form, prompts)
+        borrowed = [example for example in other.reading if example.form == form and other is not prompts]
+        if self._settings.selection == "kind":
+            pool += borrowed  # a set's bank may hold few for its single pictures
+        return pool or (borrowed if form == "set" else ()) or prompts.reading or borrowed
 
     async def _reading_examples(self, question: str, form: Form, prompts: PromptSet) -> Sequence[ReadingExample]:
         pool = self._pool(prompts, form)
@@ -313,23 +296,11 @@ class PnPVQA:
         return [pool[place] for place in self._indexes[key].nearest(question, shots)]
 
 
-def _evidence(kind: str, pictures: Numbered, question: str, looks: Sequence[_Described]) -> Evidence:
-    return Evidence(
-        kind=kind,
-        images=tuple(ref for ref, _ in pictures),
-        text=question,
-        captions=tuple(one.captions for one in looks),
-        relevance=tuple(tuple(map(tuple, one.relevance.tolist())) for one in looks),
-        patches=tuple(one.patches for one in looks),
-    )
+def _rows(relevance: Map) -> tuple[Any, ...]:
+    return tuple(map(tuple, relevance.tolist()))
 
 
 def _seeds(places: Iterable[int], *parts: object) -> list[int]:
     """Returns a seed for each place that depends on it, on every part and on nothing else."""
-    common = hashlib.sha256("".join(f"{part}\x1f" for part in parts).encode())
-    seeds = []
-    for place in places:
-        hashed = common.copy()
-        hashed.update(b"%d" % place)
-        seeds.append(int.from_bytes(hashed.digest()[:8], "big") >> 1)
-    return seeds
+    common = "".join(f"{part}\x1f" for part in parts)
+    return [int.from_bytes(sha256(f"{common}{place}".encode()).digest()[:8], "big") >> 1 for place in places]

@@ -94,15 +94,7 @@ def render_reading_chat(
     form: Form,
     labels: Sequence[str] | None = None,
 ) -> tuple[Message, ...]:
-    """Returns the reading prompt as turns, each example's answer a turn of the assistant's.
-
-    Args:
-        examples: as for :func:`render_reading`.
-        captions: as for :func:`render_reading`.
-        question: as for :func:`render_reading`.
-        form: as for :func:`render_reading`.
-        labels: as for :func:`render_reading`.
-    """
+    """Returns the same as turns, each example's answer a turn of the assistant's."""
     turns = [Message("system", CHAT_INSTRUCTION.format(pictures=_PICTURES[form]))]
     for example in examples:
         turns.append(Message("user", _turn(example.by_image, example.question, example.form, tuple(labels or ()))))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 
-from ..core.errors import ImageError
 from ..core.question_kind import is_statement, number_in, question_kind
 from ..core.selection import chance_of_yes
 from ..core.trace import Evidence
@@ -61,7 +60,14 @@ async def most_common(context: CallContext, images: list[Image], question: str) 
     Each image is asked as ``query`` asks it. Of answers given equally often it is the one that came first. Empty
     answers do not count.
     """
-    asked = await _answers(context, "most_common", images, question)
+    if not question.strip():
+        raise ValueError("most_common() needs a question, not an empty string")
+    if not images:
+        raise ValueError("most_common() needs at least one image")
+    asked = await ask_each(context, images, question)
+    answers = tuple((reading.text,) for _, reading in asked.readings)
+    context.record(Evidence("answers", tuple(image.ref for image, _ in asked.readings), question, captions=answers))
+    asked.record(context, question)
     said = Counter(reading.text for _, reading in asked.readings if reading.text)
     return said.most_common(1)[0][0] if said else ""
 
@@ -77,47 +83,22 @@ async def sort_by(context: CallContext, images: list[Image], question: str) -> l
         raise ValueError("sort_by() needs a question or a phrase, not an empty string")
     kind = question_kind(question).kind
     if kind != "number" and (kind != "yes_no" or is_statement(question)) and context.services.compares:
-        return await _by_match(context, images, phrase_of(question))
-    put = question if kind == "number" else as_question(question)
-    asked = await ask_each(context, images, put)
-    scores = [
-        float(number_in(one.text) or 0) if kind == "number" else chance_of_yes(one.text, one.evidence)
-        for _, one in asked.readings
-    ]
-    return _ordered(context, asked, put, [image for image, _ in asked.readings], scores)
+        put, found, unread = await alike(context, images, phrase_of(question))
+        asked = Asked(unread=unread)
+    else:
+        put = question if kind == "number" else as_question(question)
+        asked = await ask_each(context, images, put)
+        by_number = kind == "number"
+        found = [
+            (image, float(number_in(one.text) or 0) if by_number else chance_of_yes(one.text, one.evidence))
+            for image, one in asked.readings
+        ]
+    found.sort(key=lambda pair: -pair[1])
+    refs, best = tuple(image.ref for image, _ in found), tuple(score for _, score in found)
+    context.record(Evidence("sorted", refs, put, scores=best))
+    asked.record(context, put)
+    return [image for image, _ in found]
 
 
 SETS = PrimitiveSet([select, count, most_common, sort_by])
 """Offered where pictures can be asked; told of where there are many."""
-
-
-async def _answers(context: CallContext, name: str, images: list[Image], question: str) -> Asked:
-    if not question.strip():
-        raise ValueError(f"{name}() needs a question, not an empty string")
-    if not images:
-        raise ValueError(f"{name}() needs at least one image")
-    asked = await ask_each(context, images, question)
-    refs = tuple(image.ref for image, _ in asked.readings)
-    said = tuple((reading.text,) for _, reading in asked.readings)
-    context.record(Evidence("answers", refs, question, captions=said))
-    asked.record(context, question)
-    return asked
-
-
-async def _by_match(context: CallContext, images: list[Image], phrase: str) -> list[Image]:
-    text, scores = await alike(context, images, phrase)
-    asked, known = Asked(), []
-    for image, score in zip(images, scores, strict=True):
-        if isinstance(score, ImageError):
-            asked.unread.append(image)
-        else:
-            known.append((image, score))
-    return _ordered(context, asked, text, [image for image, _ in known], [score for _, score in known])
-
-
-def _ordered(context: CallContext, asked: Asked, text: str, images: list[Image], scores: list[float]) -> list[Image]:
-    order = sorted(range(len(images)), key=lambda place: -scores[place])
-    refs, best = tuple(images[place].ref for place in order), tuple(scores[place] for place in order)
-    context.record(Evidence("sorted", refs, text, scores=best))
-    asked.record(context, text)
-    return [images[place] for place in order]

@@ -38,28 +38,12 @@ _EMPTY: Any = inspect.Parameter.empty
 
 
 @dataclass(frozen=True)
-class Parameter:
-    """One parameter that programs see."""
-
-    name: str
-    kind: Kind
-    default: object = _EMPTY
-    """Its default; ``inspect.Parameter.empty`` where it is required."""
-
-    def shown(self, annotation: str) -> str:
-        """Returns the parameter as it stands in a signature."""
-        return f"{self.name}: {annotation}{'' if self.default is _EMPTY else f' = {self.default!r}'}"
-
-    def __str__(self) -> str:
-        return self.shown(self.kind.text)
-
-
-@dataclass(frozen=True)
 class Primitive:
     """A function that programs may call; made by :func:`primitive`."""
 
     name: str
-    parameters: tuple[Parameter, ...]
+    takes: inspect.Signature
+    """The parameters that programs see, each annotated with its :class:`Kind`."""
     result: Kind
     summary: str
     """First line of the docstring."""
@@ -75,19 +59,21 @@ class Primitive:
     """Annotated programs that call it, offered beside those of the prompt set."""
 
     @property
-    def returns(self) -> str:
-        """Return type as written in the reference."""
-        return self.result.text
-
-    @property
     def signature(self) -> str:
         """The signature as programs see it: ``query(img: Image, question: str) -> str``."""
-        return f"{self.name}({', '.join(map(str, self.parameters))}) -> {self.returns}"
+        return self._shown(lambda kind: kind.text)
 
     @property
     def stub(self) -> str:
         """The signature as the static check sees it: with all that parameters take."""
-        return f"{self.name}({', '.join(one.shown(one.kind.taken) for one in self.parameters)}) -> {self.returns}"
+        return self._shown(lambda kind: kind.taken)
+
+    def _shown(self, text: Callable[[Kind], str]) -> str:
+        shown = [
+            f"{one.name}: {text(one.annotation)}{'' if one.default is _EMPTY else f' = {one.default!r}'}"
+            for one in self.takes.parameters.values()
+        ]
+        return f"{self.name}({', '.join(shown)}) -> {self.result.text}"
 
     def bind(self, args: Sequence[object], kwargs: Mapping[str, object]) -> dict[str, object]:
         """Checks the arguments of a call strictly and returns them by name, defaults filled in.
@@ -97,18 +83,13 @@ class Primitive:
             ValueError: an argument is of the right type and unusable, such as a text too long.
         """
         try:
-            given = self._signature.bind(*args, **kwargs).arguments
+            given = self.takes.bind(*args, **kwargs).arguments
         except TypeError as error:
             raise TypeError(f"{self.name}(): {error}") from None
         return {
-            one.name: one.kind.accept(given.get(one.name, one.default), f"{self.name}() {one.name}", MAX_TEXT)
-            for one in self.parameters
+            name: one.annotation.accept(given.get(name, one.default), f"{self.name}() {name}", MAX_TEXT)
+            for name, one in self.takes.parameters.items()
         }
-
-    @functools.cached_property
-    def _signature(self) -> inspect.Signature:
-        kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
-        return inspect.Signature([inspect.Parameter(one.name, kind, default=one.default) for one in self.parameters])
 
     async def call(self, context: object, arguments: Mapping[str, object]) -> object:
         """Runs the implementation on bound arguments and checks what it returns.
@@ -199,7 +180,7 @@ def primitive(
         raise TypeError(f"Primitive {name}: annotate what it returns, e.g. -> str.")
     return Primitive(
         name=name,
-        parameters=tuple(_parameter(parameter, name, hints) for parameter in visible),
+        takes=inspect.Signature([_parameter(parameter, name, hints) for parameter in visible]),
         result=parse_kind(result, f"Primitive {name}, the result"),
         summary=doc.strip().splitlines()[0].strip(),
         doc=doc.strip(),
@@ -210,7 +191,7 @@ def primitive(
     )
 
 
-def _parameter(parameter: inspect.Parameter, name: str, hints: Mapping[str, object]) -> Parameter:
+def _parameter(parameter: inspect.Parameter, name: str, hints: Mapping[str, object]) -> inspect.Parameter:
     where = f"Primitive {name}, parameter {parameter.name}"
     if parameter.kind is not inspect.Parameter.POSITIONAL_OR_KEYWORD:
         raise TypeError(f"{where}: *args, **kwargs, keyword-only and positional-only parameters are not supported.")
@@ -225,7 +206,7 @@ def _parameter(parameter: inspect.Parameter, name: str, hints: Mapping[str, obje
             default = kind.accept(default, where, MAX_TEXT)
         except (TypeError, ValueError) as error:
             raise TypeError(f"The default does not fit the annotation: {error}.") from None
-    return Parameter(parameter.name, kind, default)
+    return parameter.replace(annotation=kind, default=default)
 
 
 def _resolve(function: Callable[..., Any], name: str, wanted: list[str]) -> dict[str, object]:

@@ -50,9 +50,8 @@ async def query(context: CallContext, img: Annotated[Image | list[Image], Image]
     images = img if isinstance(img, list) else [img]
     if not images:
         raise ValueError("query() needs at least one image")
-    if not isinstance(img, list) and (said := context.corrected(img, question)) is not None:
-        return "yes" if said else "no"
-    reading = await (context.eyes or context.pnpvqa).answer(
+    said = None if isinstance(img, list) else context.corrected(img, question)
+    reading = said or await (context.eyes or context.pnpvqa).answer(
         [(one.ref, one.picture) for one in images],
         question,
         "set" if isinstance(img, list) else "image",
@@ -60,8 +59,7 @@ async def query(context: CallContext, img: Annotated[Image | list[Image], Image]
         about=context.question,
         witness=True,
     )
-    for evidence in reading.evidence:
-        context.record(evidence)
+    context.evidence.extend(reading.evidence)
     return reading.text
 
 
@@ -80,7 +78,10 @@ async def get_pos(context: CallContext, img: Image, object: str) -> tuple[float,
         return centre(on_grid(boxes[0], img))
     if not object.strip():
         raise ValueError("get_pos() needs the name of an object, not an empty string")
-    match = await context.services.match(_position_request(context, img, object))
+    request = MatchRequest(img.picture, object)
+    if context.settings.position_text == "question":
+        request = MatchRequest(img.picture, context.pnpvqa.looked_for(context.question, context.form), object)
+    match = await context.services.match(request)
     position = peak(match, context.settings.position_at)
     context.record(
         Evidence(
@@ -153,14 +154,7 @@ def served(models: Models) -> frozenset[str]:
 
 
 def served_by(*, answers: bool, compares: bool, points: bool, detects: bool) -> frozenset[str]:
-    """Returns the same by what models can do.
-
-    Args:
-        answers: questions about pictures.
-        compares: pictures with texts.
-        points: to where in a picture a text looks.
-        detects: objects.
-    """
+    """Returns the same by what models can do: answer, compare pictures with texts, point, find objects."""
     needs = {
         "query": answers,
         "visual_query": answers,
@@ -203,12 +197,6 @@ def peak(match: Match, at: Literal["centre", "corner"] = "centre") -> tuple[floa
     row, column = divmod(int(np.argmax(match.relevance)), columns)
     inside = 0.5 if at == "centre" else 0.0
     return (column + inside) * GRID / columns, GRID - (row + inside) * GRID / rows
-
-
-def _position_request(context: CallContext, img: Image, phrase: str) -> MatchRequest:
-    if context.settings.position_text == "phrase":
-        return MatchRequest(img.picture, phrase)
-    return MatchRequest(img.picture, context.pnpvqa.looked_for(context.question, context.form), phrase)
 
 
 def _number(path: str, word: str) -> int:

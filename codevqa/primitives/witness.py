@@ -10,7 +10,6 @@ Both are off unless a setting turns them on: their gain was measured on drawn pi
 
 from __future__ import annotations
 
-import math
 import operator
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -18,6 +17,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from ..core.question_kind import is_statement, number_in, question_kind
+from ..core.selection import logistic
 
 COUNTS = ("two", "three", "four", "five", "six", "seven")
 """Numbers that are tried beside one."""
@@ -261,7 +261,7 @@ def _chosen(text: str, choices: Sequence[str]) -> Descriptions:
 
 def _fits(logit: float, doubt: float) -> bool | None:
     """Says whether a description fits; None where that is not sure."""
-    chance = 1 / (1 + math.exp(-min(max(logit, -50.0), 50.0)))
+    chance = logistic(logit)
     return True if chance > 1 - doubt else False if chance < doubt else None
 
 

@@ -115,7 +115,7 @@ class Worlds:
         listed = [item for value in given.values() for item in (value if isinstance(value, list) else [value])]
         pictures = [item for item in listed if isinstance(item, Image)]
         text = " ".join(item for item in listed if isinstance(item, str))
-        returns = self._primitives.get(name).returns
+        returns = self._primitives.get(name).result.text
         if name in SETS.names and returns != "str" and isinstance(next(iter(given.values())), list):
             return self._sets(name, pictures, text)
         if name == crop.name:

@@ -38,12 +38,13 @@ class CaptionDecoder:
     Args:
         model: the captioner's text decoder.
         rules: of every caption.
+        kernels: see :class:`.caption_steps.CaptionSteps`.
         record: returns what does again what a function without arguments does. None takes CUDA graphs where they are
             on. A test without a GPU may return the function itself.
     """
 
-    def __init__(self, model: Any, rules: CaptionRules, record: Record | None = None) -> None:
-        self.steps = CaptionSteps(model, rules)
+    def __init__(self, model: Any, rules: CaptionRules, kernels: Any = None, record: Record | None = None) -> None:
+        self.steps = CaptionSteps(model, rules, kernels)
         self._device = device = self.steps.like.device
         self.batches: Sequence[int] = _ROWS if device.type == "cuda" else _ROWS_CPU
         """Numbers of captions it likes to compute at once, ascending."""

@@ -7,6 +7,7 @@ gathered, and a padded batch attends to no padding (transformers 5 drops BLIP's 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,15 +16,18 @@ from torch.nn import functional
 
 from .sampling import CaptionRules, draw
 
+_OWN, _SEEN = (0, 2, 1, 3, 4, 5), (0, 3, 1, 4, 2, 5)
+"""How keys and values lie in memory on a CPU: head by head, as its matrix products read them."""
+
 
 @dataclass
 class CaptionBatch:
     """A batch of captions being written: everything that changes, or differs between rows."""
 
     own: torch.Tensor
-    """Keys and values of the captions' tokens, (layers, 2, rows, heads, max length, depth)."""
+    """Keys and values of the captions' tokens, (layers, rows, 2, heads, max length, depth)."""
     seen: torch.Tensor
-    """Keys and values of the patches, (layers, 2, rows, heads, patches, depth)."""
+    """Keys and values of the patches, (layers, rows, patches, 2, heads, depth)."""
     hidden_patches: torch.Tensor | None
     """Added to attention scores, (rows, 1, 1, patches), -inf for padding; None where there is none."""
     numbers: torch.Tensor
@@ -42,9 +46,10 @@ class CaptionSteps:
     Args:
         model: the captioner's text decoder. Weights applied to the same input are put side by side in memory.
         rules: of every caption.
+        kernels: :mod:`.gpu.kernels`, which are used where they can be.
     """
 
-    def __init__(self, model: Any, rules: CaptionRules) -> None:
+    def __init__(self, model: Any, rules: CaptionRules, kernels: Any = None) -> None:
         self.rules = rules
         self.heads = int(model.config.num_attention_heads)
         self.depth = int(model.config.hidden_size) // self.heads
@@ -57,6 +62,8 @@ class CaptionSteps:
         # Keys and values of the patches in all layers.
         seen = [layer.crossattention.self for layer in self.layers]
         self._seen = _joined(*(projection for one in seen for projection in (one.key, one.value)))
+        usable = kernels is not None and rules.max_length <= kernels.LONGEST and kernels.usable(self.like, self.depth)
+        self._kernels = kernels if usable else None
 
     @property
     def like(self) -> torch.Tensor:
@@ -82,10 +89,11 @@ class CaptionSteps:
         Batches are padded with rows that are computed though nobody filled them, so all of it is numbers.
         """
         rules, like = self.rules, self.like
-        shape = (len(self.layers), 2, rows, self.heads)
+        layers, heads, depth = len(self.layers), self.heads, self.depth
+        own, seen = (layers, rows, 2, heads, rules.max_length, depth), (layers, rows, patches, 2, heads, depth)
         return CaptionBatch(
-            like.new_zeros((*shape, rules.max_length, self.depth)),
-            like.new_zeros((*shape, patches, self.depth)),
+            like.new_zeros(own) if like.is_cuda else _by_head(like, own, _OWN),
+            like.new_zeros(seen) if like.is_cuda else _by_head(like, seen, _SEEN),
             like.new_zeros((rows, 1, 1, patches)) if masked else None,
             like.new_zeros((rows, rules.steps), dtype=torch.float64),
             torch.full((rows, rules.steps), rules.pad, device=like.device),
@@ -117,7 +125,7 @@ class CaptionSteps:
         shape = (rows, count, len(self.layers), 2, self.heads, self.depth)
         # All layers in three launches.
         projected = functional.linear(embeddings, *self._seen).index_select(0, index.reshape(-1)).view(shape)
-        batch.seen[:, :, :rows, :, :count] = projected.permute(2, 3, 0, 4, 1, 5)
+        batch.seen[:, :rows, :count] = projected.permute(2, 0, 1, 3, 4, 5)
         batch.numbers[:rows] = numbers
         batch.done[:rows] = False
         batch.done[rows:] = True
@@ -156,7 +164,10 @@ class CaptionSteps:
 
     def _after_prompt(self, batch: CaptionBatch, *, last: bool = False) -> torch.Tensor:
         """The last hidden state of each token of the prompt, or of the last one, (rows, tokens, width)."""
-        return self._read(batch, self._embeddings(self._prompt[None]), 0, last=last)
+        embedded = self._embeddings(self._prompt[None])
+        if self._kernels:
+            embedded = embedded.repeat(len(batch.done), 1, 1)
+        return self._read(batch, embedded, 0, last=last)
 
     def _embedded(self, token: torch.Tensor, position: int) -> torch.Tensor:
         """Returns the embeddings, (rows, width), of a token a row, (rows,)."""
@@ -185,9 +196,8 @@ class CaptionSteps:
             if last and layer is self.layers[-1]:
                 mixed, hidden = mixed[:, -1:], hidden[:, -1:]
             hidden = _added(layer.attention.output, mixed, hidden)
-            queries = layer.crossattention.self.query(hidden).expand(seen.shape[1], -1, -1)
-            asked = queries.view(*queries.shape[:2], self.heads, self.depth)
-            mixed = _attended(asked, seen[0], seen[1], batch.hidden_patches)
+            queries = layer.crossattention.self.query(hidden).expand(len(seen), -1, -1)
+            mixed = self._attend_seen(queries, seen, batch.hidden_patches)
             hidden = _added(layer.crossattention.output, mixed, hidden)
             wide = layer.intermediate.intermediate_act_fn(layer.intermediate.dense(hidden))
             hidden = _added(layer.output, wide, hidden)
@@ -197,10 +207,27 @@ class CaptionSteps:
         """From queries, keys and values side by side to what attention to the caption brings, (rows, tokens, width)."""
         rows, count, _ = joined.shape
         joined = joined.view(rows, count, 3, self.heads, self.depth)
+        if self._kernels:
+            brought: torch.Tensor = self._kernels.attend_own(joined, own, start)
+            return brought
         stop = start + count
-        own[:, :, :, start:stop] = joined[:, :, 1:].permute(2, 0, 3, 1, 4)
-        keys, values = own[:, :rows, :, :stop]
-        return _attended(joined[:, :, 0], keys, values, None, causal=count > 1)
+        own[:, :, :, start:stop] = joined[:, :, 1:].permute(0, 2, 3, 1, 4)
+        own = own[:rows, :, :, :stop]
+        return _attended(joined[:, :, 0], own[:, 0], own[:, 1], None, causal=count > 1)
+
+    def _attend_seen(self, queries: torch.Tensor, seen: torch.Tensor, hidden: torch.Tensor | None) -> torch.Tensor:
+        """What attention to the patches brings, shaped as the queries, (rows, tokens, width)."""
+        if self._kernels:
+            brought: torch.Tensor = self._kernels.attend_seen(queries, seen, hidden)
+            return brought
+        asked = queries.view(*queries.shape[:2], self.heads, self.depth)
+        return _attended(asked, seen[:, :, 0].transpose(1, 2), seen[:, :, 1].transpose(1, 2), hidden)
+
+
+def _by_head(like: torch.Tensor, shape: Sequence[int], order: Sequence[int]) -> torch.Tensor:
+    """Returns zeros of a shape that lie in memory in another order of its dimensions."""
+    zeros = like.new_zeros([shape[place] for place in order])
+    return zeros.permute([order.index(place) for place in range(len(order))])
 
 
 def _added(output: Any, mixed: torch.Tensor, hidden: torch.Tensor) -> torch.Tensor:

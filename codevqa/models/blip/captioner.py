@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Unpack, cast
+from typing import Any, Unpack, cast
 
 import numpy as np
 import torch
@@ -141,7 +141,11 @@ class BlipCaptioner(BlipModel):
         least, most = tokens or (self._rules.min_length, self._rules.max_length)
         if (least, most) not in self._decoders:
             rules = self._possible(replace(self._rules, min_length=least, max_length=most))
-            self._decoders[least, most] = CaptionDecoder(self._at.model.text_decoder, rules)
+            network = self._at.model.text_decoder
+            kernels: Any = None
+            if self._at.device.type == "cuda":
+                from .gpu import kernels
+            self._decoders[least, most] = CaptionDecoder(network, rules, kernels)
         return self._decoders[least, most]
 
     def _count(self, request: CaptionRequest) -> int:
