@@ -69,7 +69,7 @@ mutations: $(VENV)/.installed-test  ## take single guards out and see a test fai
 
 # These need no torch, of which an interpreter other than 3.11 may find no build for CPUs. They are what may differ between
 # interpreters: programs and their sandbox, signatures, files, pages.
-SMOKE := answer_json datasets engine images metrics pages plan sandbox sandbox_check signature
+SMOKE := answer_json datasets engine images metrics pages plan sandbox signature
 smoke: ## try another Python, without torch: make smoke PYTHON=python3.13
 	$(PYTHON) -m venv --clear $(VENV)-smoke
 	$(VENV)-smoke/bin/python $(LOCKED) -r requirements/base.txt -r requirements/smoke.txt

@@ -1,7 +1,5 @@
 """What transformers' own BLIP makes of a folder: the reference for ours."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -21,7 +19,7 @@ from transformers.models.blip.image_processing_pil_blip import BlipImageProcesso
 
 from codevqa.core.images import Picture
 from codevqa.models.base import CaptionRequest, MatchRequest
-from codevqa.models.blip import BlipMatcher
+from codevqa.models.blip import BlipCaptioner, BlipMatcher
 
 BLOCK = 1
 PICTURES = [noise_picture(seed) for seed in range(5)]
@@ -33,6 +31,10 @@ Numbers = npt.NDArray[Any]
 
 def load(folder: str, **options: Any) -> BlipMatcher:
     return BlipMatcher.from_pretrained(folder, device="cpu", **{"block": BLOCK, **options})
+
+
+def captioner(folder: str, **options: Any) -> BlipCaptioner:
+    return BlipCaptioner.from_pretrained(folder, device="cpu", **options)
 
 
 class SeededTopK(LogitsProcessor):  # type: ignore[misc]
@@ -118,29 +120,16 @@ class Reference:
         ids = torch.tensor([[self.tokenizer.convert_tokens_to_ids("[DEC]"), *opening]])
         steps, end = max_length - ids.shape[1], self.tokenizer.sep_token_id
         sampling = SeededTopK([request.seed], ids.shape[1], steps, top_k, temperature)
-        made = self.model.text_decoder.generate(
-            input_ids=ids,
-            attention_mask=torch.ones_like(ids),
-            encoder_hidden_states=self.seen(request),
-            max_length=max_length,
-            min_length=min_length,
-            do_sample=False,
-            eos_token_id=end,
-            pad_token_id=self.tokenizer.pad_token_id,
-            logits_processor=LogitsProcessorList([sampling]),
-        )
+        given = {"input_ids": ids, "attention_mask": torch.ones_like(ids), "encoder_hidden_states": self.seen(request)}
+        bounds = {
+            "min_length": min_length,
+            "max_length": max_length,
+            "logits_processor": LogitsProcessorList([sampling]),
+        }
+        ends = {"eos_token_id": end, "pad_token_id": self.tokenizer.pad_token_id}
+        made = self.model.text_decoder.generate(**given, **bounds, **ends, do_sample=False)
         tokens: list[int] = made[0, ids.shape[1] :].tolist()
         return tokens[: tokens.index(end) + 1] if end in tokens else tokens
-
-    @torch.no_grad()
-    def prompt_logits(self, request: CaptionRequest, prompt: str = "a picture of ") -> torch.Tensor:
-        """The decoder's logits after each token of the prompt."""
-        opening = self.tokenizer(prompt)["input_ids"][1:-1]
-        ids = torch.tensor([[self.tokenizer.convert_tokens_to_ids("[DEC]"), *opening]])
-        found: torch.Tensor = self.model.text_decoder(
-            input_ids=ids, encoder_hidden_states=self.seen(request), use_cache=False
-        ).logits[0]
-        return found
 
     def seen(self, request: CaptionRequest) -> torch.Tensor:
         """What a caption sees: chosen patches after CLS, or all with it."""

@@ -1,7 +1,5 @@
 """The command line: in this process with engines that stay open, or in a process of its own."""
 
-from __future__ import annotations
-
 import io
 import os
 import sys

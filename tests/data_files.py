@@ -1,7 +1,6 @@
 """Sample records of the data sets as their sites show them, and helpers that write files in their layouts."""
 
-from __future__ import annotations
-
+import io
 import json
 import shutil
 import zipfile
@@ -9,6 +8,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, TypeVar
 
+import numpy as np
 from PIL import Image
 
 from codevqa.eval.task import Example
@@ -29,22 +29,14 @@ SUIT = {
     "answer": "suit",
     "types": {"detailed": "categoryThat", "semantic": "cat", "structural": "query"},
 }
-PHONES = {
-    "qid": "val_test_747468",
+PHONES: dict[str, Any] = {"qid": "val_test_747468", "scenes": ["8", "7"], "answer": True}
+PHONES |= {
     "utterance": "Do all phones that are on a table have the same color?",
-    "scenes": ["8", "7"],
-    "properties": ["has_quantifier", "has_quantifier_all"],
     "pattern_name": "quantifier_same_attr",
-    "program": [{"operation": "find", "arguments": ["table"]}],
-    "answer": True,
 }
-GLASS = {
-    "validation": {"28": "False"},
-    "sentence": "There is an empty glass.",
-    "label": "False",
-    "synset": "beer bottle",
-    "identifier": "test1-0-1-0",
-}
+PHONES |= {"properties": ["has_quantifier", "has_quantifier_all"], "program": [{"operation": "find"}]}
+GLASS: dict[str, Any] = {"sentence": "There is an empty glass.", "label": "False", "identifier": "test1-0-1-0"}
+GLASS |= {"validation": {"28": "False"}, "synset": "beer bottle"}
 BOX = {"sentence": "There is a blue tower.", "label": "true", "identifier": "3266-0", "structured_rep": [[], [], []]}
 
 
@@ -80,3 +72,13 @@ def seen(example: Example) -> list[tuple[int, ...]]:
     """The top left pixel of every picture of an example."""
     pixels = [image.load().pixels.getpixel((0, 0)) for image in example.images]
     return [pixel for pixel in pixels if isinstance(pixel, tuple)]
+
+
+def drawn() -> Image.Image:
+    return Image.fromarray(np.arange(30 * 20 * 3, dtype=np.uint8).reshape(20, 30, 3))
+
+
+def png(image: Image.Image, **options: object) -> bytes:
+    buffer = io.BytesIO()
+    image.save(buffer, "PNG", **options)
+    return buffer.getvalue()

@@ -1,11 +1,9 @@
 """What tests of the engine share."""
 
-from __future__ import annotations
-
 import multiprocessing
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -24,14 +22,6 @@ RED, GREEN, BLUE = (PILImage.new("RGB", (60, 40), color) for color in ("red", "g
 NARROW = Settings(limits=Limits(seconds=1, wall_seconds=20, calls=50))
 
 
-def reading_yes(settings: Settings = NARROW) -> CodeVQA:
-    """An engine that reads yes in every picture."""
-    reader = ScriptedLM(lambda request: " yes")
-    writer = Writer(reader, {"image": load("gqa"), "set": load("covr")})
-    models = Models(reader, FakeMatcher(6), FakeCaptioner(grid=6))
-    return CodeVQA(writer, models, settings)
-
-
 def reader(answers: dict[str, str] | None = None) -> ScriptedLM:
     """A reading model that gives each question its answer, or yes."""
 
@@ -42,7 +32,6 @@ def reader(answers: dict[str, str] | None = None) -> ScriptedLM:
     return ScriptedLM(read, name="reader")
 
 
-@contextmanager
 def engine(
     programs: LanguageModel | str | Sequence[str] | Callable[[GenerationRequest], str] = "",
     read: LanguageModel | Callable[[GenerationRequest], str] | str | None = None,
@@ -52,13 +41,14 @@ def engine(
     matcher: FakeMatcher | None = None,
     captioner: FakeCaptioner | None = None,
     detector: FakeDetector | None = None,
+    models: Models | None = None,
     primitives: Sequence[Primitive] = (),
     prompts: Mapping[Form, PromptSet] | None = None,
     repairs: int = 1,
     fit: bool = True,
     **numbers: Any,
-) -> Iterator[CodeVQA]:
-    """An engine over fake models.
+) -> CodeVQA:
+    """An engine over fake models, or these.
 
     Args:
         programs: the writer, or what it writes.
@@ -74,10 +64,9 @@ def engine(
     )
     reads: Any = ScriptedLM(read, name="reader") if isinstance(read, str) or callable(read) else read
     captions = captioner or FakeCaptioner(lambda request: f"thing {request.seed}", grid=6)
-    models = Models(reads or reader(answers), matcher or FakeMatcher(6), captions, detector)
+    models = models or Models(reads or reader(answers), matcher or FakeMatcher(6), captions, detector)
     used = settings or Settings(**{"query": QuerySettings(captions=2, patches=5), "workers": 8, **numbers})
-    with CodeVQA(writer, models, used, primitives=primitives) as vqa:
-        yield vqa
+    return CodeVQA(writer, models, used, primitives=primitives)
 
 
 class Gate:

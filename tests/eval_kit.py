@@ -1,20 +1,18 @@
 """A small data set, and engines that are fake or answer at once, for tests of the evaluation harness."""
 
-from __future__ import annotations
-
 import dataclasses
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from engine_kit import engine
 from PIL import Image
 
-from codevqa import CodeVQA, Models, QuerySettings, Settings, Writer, WriterSettings
+from codevqa import CodeVQA, Models, QuerySettings, Settings, WriterSettings
 from codevqa.eval import Store
 from codevqa.eval.task import Example, PictureFile, Row
 from codevqa.models.base import Eyes, GenerationRequest
 from codevqa.models.fakes import FakeCaptioner, FakeMatcher, ScriptedLM
-from codevqa.prompts import load as load_prompts
 
 PROGRAM = 'img = open_image("Image3.jpg")\nanswer = query(img, "Is it red?")'
 
@@ -38,15 +36,11 @@ class Numbered:
 
     def __iter__(self) -> Iterator[Example]:
         for number in range(self.count):
+            picture, question = PictureFile(self.picture), self.question.format(number)
+            groups = {"parity": "even" if number % 2 == 0 else "odd"}
+            record = {"number": number, "nested": [1, {"a": None}]}
             yield Example(
-                id=f"{number:06}",
-                question=self.question.format(number),
-                images=(PictureFile(self.picture),),
-                form="image",
-                gold=("yes",),
-                groups={"parity": "even" if number % 2 == 0 else "odd"},
-                cluster=str(number // 2),
-                record={"number": number, "nested": [1, {"a": None}]},
+                f"{number:06}", question, (picture,), "image", ("yes",), groups, cluster=str(number // 2), record=record
             )
 
 
@@ -79,16 +73,12 @@ def fake_engine(
     blip: bool = True,
 ) -> CodeVQA:
     """Returns an engine whose captions name their seed, with eyes or in their place; programs run in real sandboxes."""
-    writer = Writer(
-        ScriptedLM(program, name=name),
-        {"image": load_prompts("gqa"), "set": load_prompts("covr")},
-        settings=WriterSettings(selection="fixed", shots=2),
-    )
     captioner = FakeCaptioner(lambda request: f"thing {request.seed}", grid=6)
     reader = ScriptedLM(read, name="reader")
     models = Models(reader, FakeMatcher(6), captioner, eyes=eyes) if blip else Models(reader, eyes=eyes)
-    settings = Settings(query=QuerySettings(captions=captions, patches=5, shots=1), workers=workers, seed=seed)
-    return CodeVQA(writer, models, settings)
+    query, writer = QuerySettings(captions=captions, patches=5, shots=1), WriterSettings(selection="fixed", shots=2)
+    settings = Settings(query=query, writer=writer, workers=workers, seed=seed)
+    return engine(ScriptedLM(program, name=name), models=models, settings=settings)
 
 
 def environment() -> dict[str, str]:

@@ -1,7 +1,5 @@
 """A hub on this machine: the folders it is given are its repositories, and it counts what it is asked for."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

@@ -1,7 +1,5 @@
 """Tiny random language models of several architectures, and requests of many kinds to ask them."""
 
-from __future__ import annotations
-
 import functools
 import random
 import tempfile
@@ -42,16 +40,9 @@ def gpt2() -> Any:
 
 
 def sizes() -> dict[str, Any]:
-    return {
-        "vocab_size": 400,
-        "hidden_size": 32,
-        "intermediate_size": 64,
-        "num_hidden_layers": 2,
-        "num_attention_heads": 4,
-        "max_position_embeddings": CONTEXT,
-        "initializer_range": 0.25,
-        "tie_word_embeddings": False,
-    }
+    layers = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4}
+    texts = {"vocab_size": 400, "max_position_embeddings": CONTEXT, "tie_word_embeddings": False}
+    return {**layers, **texts, "initializer_range": 0.25}
 
 
 def mixed(count: int = 14, seed: int = 3) -> list[GenerationRequest]:

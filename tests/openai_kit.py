@@ -1,7 +1,5 @@
 """Servers on loopback for tests of the OpenAI client: one that answers as a test says, and ``transformers serve``."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os
@@ -16,10 +14,17 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
+import pytest
+
+from codevqa.core.errors import ModelError
+from codevqa.models.base import GenerationRequest
+
 Reply = tuple[int, Any, dict[str, str]]
 Answer = Callable[[str, dict[str, Any], int], Reply]
 
 
+KEY = "sk-verysecretkey0123456789"
+ASK = GenerationRequest("Say", 5)
 USAGE = {"prompt_tokens": 7, "completion_tokens": 3}
 
 
@@ -56,6 +61,13 @@ def pieces(texts: Sequence[str], chat: bool, finish: str | None) -> Iterator[str
         )
         yield event({"choices": [], "usage": USAGE})
         yield "data: [DONE]\n\n"
+
+
+def refusal(model: Any, *requests: Any) -> ModelError:
+    """The error with which a model refuses requests, which is one line."""
+    with pytest.raises(ModelError) as caught:
+        (model.look if hasattr(model, "look") else model.generate)(requests or [ASK])
+    return caught.value
 
 
 class FakeServer(ThreadingHTTPServer):

@@ -3,8 +3,6 @@
 Everything it runs comes from the checkout. What that imports besides is stood in for, and so are the models.
 """
 
-from __future__ import annotations
-
 import builtins
 import hashlib
 import inspect
@@ -22,16 +20,8 @@ REAL = {
     *(f"{DATA}{name}_datasets" for name in ("covr", "gqa")),
     "lavis.processors.blip_processors",
 }
-ABSENT = {
-    "groundingdino",
-    "lavis",
-    "omegaconf",
-    "openai",
-    "sentence_transformers",
-    "time",
-    "torchvision",
-    "transformers",
-}
+ABSENT = {"groundingdino", "lavis", "omegaconf", "openai", "sentence_transformers"}
+ABSENT |= {"time", "torchvision", "transformers"}
 GRID = 24
 
 

@@ -1,7 +1,5 @@
 """Small runs with chosen answers to report on, read as one who does not trust them."""
 
-from __future__ import annotations
-
 import base64
 import gzip
 import hashlib

@@ -1,7 +1,5 @@
 """A small vocabulary and one shared pool of workers for the sandbox's tests."""
 
-from __future__ import annotations
-
 import asyncio
 from typing import Any
 

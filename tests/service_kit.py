@@ -1,11 +1,11 @@
 """The demo's service over an engine that tells what a test gives it, and what is asked of it."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncIterator, Callable
 from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
+
+from cli_kit import GARDEN
 
 from codevqa.core.answer import Answer
 from codevqa.core.events import Answered, Event, Failed
@@ -16,8 +16,6 @@ from codevqa.demo.service import DemoRequest, DemoService
 from codevqa.engine.watch import Watch
 from codevqa.presets.configuration import configure
 
-ROOT = Path(__file__).resolve().parent.parent
-GARDEN = ROOT / "examples" / "pictures" / "garden.png"
 VISITOR = "one"
 
 

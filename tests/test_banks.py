@@ -1,9 +1,7 @@
-"""The banks of the package: a language model copies what it is shown, so every program must be sound on every path.
+"""Kinds of questions, and the banks: a language model copies what it is shown, so each program is sound on every path.
 
 Each program runs in random worlds (:mod:`codevqa.writing.worlds`), where what it compares with can hold and can fail.
 """
-
-from __future__ import annotations
 
 import ast
 import asyncio
@@ -16,7 +14,7 @@ from typing import Any
 import pytest
 from sandbox_kit import IMAGES
 
-from codevqa.core.question_kind import question_kind
+from codevqa.core.question_kind import number_in, question_kind, yes_or_no
 from codevqa.core.trace import Form
 from codevqa.engine.answer_text import answer_text
 from codevqa.primitives import CONSTANTS
@@ -97,3 +95,55 @@ def test_a_bank_is_whole(name: str) -> None:
         given: dict[str, Any] = {}
         exec(prompts.preamble.replace("{api}", ""), given)
         assert CONSTANTS.items() <= given.items()
+
+
+KINDS = {
+    "Is there a red cup?": ("yes_no", ()),
+    "In both images, there is a dog.": ("yes_no", ()),
+    "Does the picture contain a lamp or a boat?": ("yes_no", ()),
+    "How many cups are there?": ("number", ()),
+    "Is the door open or closed?": ("choice", ("open", "closed")),
+    "Is the clock small, medium or large?": ("choice", ("small", "medium", "large")),
+    "Is the chair to the left or to the right of the girl in a hat?": ("choice", ("left", "right")),
+    "Which is higher, the ball or the red cup?": ("choice", ("ball", "red cup")),
+    "Is the man holding a bat or swinging it?": ("choice", ()),
+    "What is on the table?": ("open", ()),
+}
+
+
+def test_the_kind_is_read_off_the_first_words() -> None:
+    found = {question: question_kind(question) for question in KINDS}
+    assert {question: (kind.kind, kind.choices) for question, kind in found.items()} == KINDS
+
+
+@pytest.mark.parametrize("name", ["gqa", "covr", "nlvr2", "nlvr", "mini"])
+def test_every_reading_example_has_an_answer_of_its_kind(name: str) -> None:
+    wrong = [(one.question, one.answer) for one in load(name).reading if question_kind(one.question).misfit(one.answer)]
+    assert wrong == []
+
+
+@pytest.mark.parametrize(
+    ("question", "answer"), [("Is it red?", "left"), ("Is it red?", "0"), ("How many?", "yes"), ("How many?", "a lot")]
+)
+def test_an_answer_of_another_kind_is_told(question: str, answer: str) -> None:
+    assert "the question wants" in question_kind(question).misfit(answer)
+    assert question_kind("What is it?").misfit(answer) == question_kind("Is it red or blue?").misfit(answer) == ""
+
+
+def test_a_number_is_found_in_words() -> None:
+    found = {"four blocks": 4, "there are 2 cups": 2, "no cups": 0}
+    found |= dict.fromkeys(("a lot", "2 or 3", "1.5", ""))  # type: ignore[arg-type]
+    assert {text: number_in(text) for text in found} == found
+    assert question_kind("How many?").fitted("-2,000") == "-2,000", "a number that a program counted stays as it is"
+
+
+def test_yes_and_no_are_found_at_the_beginning_only() -> None:
+    found = {"No, there is none.": "no", " Yes": "yes", "FALSE": "no", "not at all": "", "nothing": "", "no one": ""}
+    assert {text: yes_or_no(text) for text in found} == found
+
+
+def test_a_choice_is_put_as_the_question_names_it() -> None:
+    kind = question_kind("Which is higher, the red hammer or the blue hammer?")
+    assert kind.fitted("the red one") == "the red one"
+    assert kind.fitted("red") == "red hammer"
+    assert kind.fitted("hammer") == "hammer", "either would fit"

@@ -1,7 +1,5 @@
 """What BLIP does on a GPU: recorded steps, run here on the CPU, and kernels where there is one."""
 
-from __future__ import annotations
-
 import gc
 import weakref
 from collections.abc import Callable
@@ -10,10 +8,12 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from blip_kit import BLOCK
+from blip_kit import BLOCK, MATCHES, PICTURES
 from tiny import WORDS, write_blip
 from torch.nn import functional
 
+from codevqa.models.base import CaptionRequest
+from codevqa.models.blip import BlipCaptioner, BlipMatcher
 from codevqa.models.blip.caption_decoder import CaptionDecoder
 from codevqa.models.blip.checkpoint import Checkpoint, load_checkpoint
 from codevqa.models.blip.gpu import kernels
@@ -27,9 +27,6 @@ WIDTH = 32
 def captioner(tmp_path_factory: pytest.TempPathFactory) -> Checkpoint:
     folder = write_blip(tmp_path_factory.mktemp("blip"), "captioner", ends=3)
     return load_checkpoint(folder, "captioner", device="cpu", dtype=None)
-
-
-# Captions
 
 
 def rules(at: Checkpoint, **changes: Any) -> CaptionRules:
@@ -126,8 +123,6 @@ def test_recording_can_be_turned_off(monkeypatch: pytest.MonkeyPatch) -> None:
         assert enabled(torch.device("cuda")) is on and not enabled(torch.device("cpu"))
 
 
-# Kernels
-
 gpu = pytest.mark.skipif(not (kernels.HERE and torch.cuda.is_available()), reason="needs Triton and a CUDA device")
 BOUND = {torch.float32: 2e-6, torch.bfloat16: 5e-3}
 TYPES = pytest.mark.parametrize("dtype", list(BOUND), ids=["float32", "bfloat16"])
@@ -145,12 +140,10 @@ def noise(*shape: int, dtype: torch.dtype) -> torch.Tensor:
 @gpu
 @TYPES
 @pytest.mark.parametrize(
-    ("rows", "count", "start", "heads", "depth", "length"),
-    [(3, 4, 0, 12, 64, 20), (5, 1, 7, 12, 64, 20), (2, 1, 19, 3, 16, 20), (2, 3, 0, 2, 32, 40)],
+    "shape", [(3, 4, 0, 12, 64, 20), (5, 1, 7, 12, 64, 20), (2, 1, 19, 3, 16, 20), (2, 3, 0, 2, 32, 40)]
 )
-def test_attention_to_a_caption_itself(
-    dtype: torch.dtype, rows: int, count: int, start: int, heads: int, depth: int, length: int
-) -> None:
+def test_attention_to_a_caption_itself(dtype: torch.dtype, shape: tuple[int, ...]) -> None:
+    rows, count, start, heads, depth, length = shape
     joined, own = noise(rows, count, 3, heads, depth, dtype=dtype), noise(rows, 2, heads, length, depth, dtype=dtype)
     kept = own.clone()
     kept[:, :, :, start : start + count] = joined[:, :, 1:].permute(0, 2, 3, 1, 4)
@@ -165,12 +158,10 @@ def test_attention_to_a_caption_itself(
 @gpu
 @TYPES
 @pytest.mark.parametrize(
-    ("rows", "count", "patches", "heads", "depth", "masked"),
-    [(3, 4, 20, 12, 64, False), (5, 1, 24, 12, 64, True), (2, 1, 577, 3, 16, False), (2, 2, 80, 4, 32, True)],
+    "shape", [(3, 4, 20, 12, 64, False), (5, 1, 24, 12, 64, True), (2, 1, 577, 3, 16, False), (2, 2, 80, 4, 32, True)]
 )
-def test_attention_to_patches(
-    dtype: torch.dtype, rows: int, count: int, patches: int, heads: int, depth: int, masked: bool
-) -> None:
+def test_attention_to_patches(dtype: torch.dtype, shape: tuple[int, int, int, int, int, bool]) -> None:
+    rows, count, patches, heads, depth, masked = shape
     queries, seen = noise(rows, count, heads * depth, dtype=dtype), noise(rows, patches, 2, heads, depth, dtype=dtype)
     hidden = None
     if masked:
@@ -204,15 +195,9 @@ def test_tokens_are_drawn_as_on_the_cpu(dtype: torch.dtype, vocabulary: int) -> 
 
 @gpu
 def test_the_gpu_gives_the_numbers_of_the_cpu(tmp_path: Any) -> None:
-    from blip_kit import MATCHES, PICTURES
-
-    from codevqa.models.base import CaptionRequest
-    from codevqa.models.blip import BlipCaptioner, BlipMatcher
-
     folder = write_blip(tmp_path / "matcher", "matcher")
-    requests = MATCHES
     one, other = (
-        BlipMatcher.from_pretrained(folder, device=device, dtype="float32", block=BLOCK).match(requests)
+        BlipMatcher.from_pretrained(folder, device=device, dtype="float32", block=BLOCK).match(MATCHES)
         for device in ("cpu", "cuda")
     )
     for ours, theirs in zip(one, other, strict=True):

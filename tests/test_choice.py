@@ -1,10 +1,9 @@
 """Several programs for one question: random worlds, and the choice among them."""
 
-from __future__ import annotations
-
 import asyncio
 import time
 from collections.abc import Sequence
+from typing import Any
 
 from engine_kit import RED, engine
 from sandbox_kit import IMAGES
@@ -85,27 +84,18 @@ NO = 'answer = "no"'
 
 
 def asked(
-    programs: Sequence[str],
-    k: int = 1,
-    *,
-    repairs: int = 0,
-    agree: int = 1,
-    calls: int = 200,
-    abstain_below: float = 0,
-    told: list[Event] | None = None,
+    programs: Sequence[str], k: int = 1, *, repairs: int = 0, calls: int = 200, told: Any = (), **numbers: Any
 ) -> tuple[Answer, ScriptedLM]:
     settings = Settings(
         writer=WriterSettings(selection="random", repairs=repairs, programs=k),
         query=QuerySettings(captions=1, patches=5),
         limits=Limits(calls=calls),
-        agree=agree,
-        abstain_below=abstain_below,
+        **numbers,
     )
     model = ScriptedLM(programs)
     with engine(model, answers={"Is it red?": "no", "Is it big?": "no"}, settings=settings) as vqa:
         events = list(vqa.watch(RED, "Is there a cup?"))
-    if told is not None:
-        told += events
+    told += (*events,)
     assert isinstance(events[-1], Answered)
     return events[-1].answer, model
 

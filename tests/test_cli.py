@@ -1,7 +1,5 @@
 """The command line as its user meets it, with the embedded models wherever one has to answer."""
 
-from __future__ import annotations
-
 import io
 import json
 import os
@@ -9,13 +7,17 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
-from cli_kit import GARDEN, CommandLine, assert_one_clear_line
+from cli_kit import GARDEN, SHELF, CommandLine, assert_one_clear_line
 from engine_kit import engine
+from pages_kit import Read
 from tiny_lm import build_tiny_lm
 
 from codevqa.cli.main import main
+from codevqa.core.answer import Answer
+from codevqa.core.errors import SetupError
 
 ASKED = ("ask", GARDEN, "-q", "What is it?")
 
@@ -24,7 +26,8 @@ def test_help_warns_of_nothing_and_imports_nothing_heavy() -> None:
     code = (
         "import sys; sys.argv = ['codevqa']\n"
         "try:\n    import codevqa.cli.main as m; m.main()\nexcept SystemExit: pass\n"
-        "heavy = {'torch', 'transformers', 'numpy', 'PIL', 'sentence_transformers', 'openai', 'pydantic_monty'}\n"
+        "heavy = {'codevqa.plugins'}\n"
+        "heavy |= {*'torch transformers numpy PIL sentence_transformers openai pydantic_monty'.split()}\n"
         "sys.exit(f'imported: {heavy & set(sys.modules)}' if heavy & set(sys.modules) else 0)"
     )
     done = subprocess.run([sys.executable, "-W", "error", "-c", code], capture_output=True, text=True)
@@ -33,9 +36,6 @@ def test_help_warns_of_nothing_and_imports_nothing_heavy() -> None:
     for name in ("  ask  ", "  mini-data  Write drawn", "\nEvaluate:\n  eval  "):
         assert name in listed
     assert "..." not in listed and max(map(len, listed.splitlines())) <= 80
-
-
-# -- answers -----------------------------------------------------------------------------------------------------------
 
 
 def test_ask_prints_the_answer_on_stdout_and_the_rest_on_stderr(codevqa: CommandLine) -> None:
@@ -62,9 +62,6 @@ def test_what_a_program_prints_is_shown_also_where_it_fails(codevqa: CommandLine
     assert "line 3: IndexError" in failed.stderr
 
 
-# -- prompts -----------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     "words",
     [
@@ -74,9 +71,7 @@ def test_what_a_program_prints_is_shown_also_where_it_fails(codevqa: CommandLine
         ("--lm", "transformers:FOLDER"),
     ],
 )
-def test_prompt_prints_what_ask_shows_the_model(
-    words: tuple[object, ...], tmp_path: Path, codevqa: CommandLine
-) -> None:
+def test_prompt_prints_what_ask_shows(words: tuple[object, ...], tmp_path: Path, codevqa: CommandLine) -> None:
     if "--lm" in words:  # one with a chat template, whose completions are nonsense
         words = ("--lm", f"transformers:{build_tiny_lm(tmp_path, context=20_000)}", "--set", "writer.max_tokens=5")
     question = "IS the red  house LEFT of the tree?"
@@ -87,9 +82,6 @@ def test_prompt_prints_what_ask_shows_the_model(
     assert printed.stdout == program["prompt"]
     assert "--shots" not in words or len(program["examples"]) == printed.stdout.count("\nimg = open_image(") == 2
     assert printed.stdout.startswith("[system]\n") == ("--lm" in words)
-
-
-# -- what cannot be done -----------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -115,9 +107,7 @@ def test_prompt_prints_what_ask_shows_the_model(
         (("eval", "gqa", "--data", ".", "--out", "o", "--group-by", "a"), "--group-by is for your own questions."),
     ],
 )
-def test_what_cannot_be_done_is_one_line_before_any_model_is_loaded(
-    words: tuple[object, ...], said: str, codevqa: CommandLine
-) -> None:
+def test_what_cannot_be_done_is_told_before_loading(words: tuple[object, ...], said: str, codevqa: CommandLine) -> None:
     done = codevqa(*words, stdin="answer = 1\n")
     assert_one_clear_line(done, said)
     assert "loading" not in done.stderr
@@ -128,9 +118,6 @@ def test_a_server_that_is_down_is_told_without_its_key(codevqa: CommandLine) -> 
     done = codevqa(*ASKED, "--lm", "openai:some-model", **there)
     assert_one_clear_line(done, "127.0.0.1:9", status=1)
     assert "secret" not in done.stderr
-
-
-# -- the process -------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.usefixtures("interruptible")
@@ -174,3 +161,72 @@ def test_a_terminal_is_told_nothing_that_it_would_obey(tmp_path: Path, codevqa: 
     assert "What \\x1b[31m" in done.stderr and not [one for one in done.stderr if not one.isprintable() and one != "\n"]
     assert_one_clear_line(codevqa("ask", tmp_path / "a\x1b[31m.png", "-q", "Is it?"), "a\\x1b[31m.png")
     assert codevqa("run", program, GARDEN, "--json").stdout.count("\\u001b") >= 1, "JSON says it exactly"
+
+
+TRACED = ("ask", GARDEN, "-q", "Is it red?", "--quiet", "--trace")
+
+
+def page_of(path: Path) -> tuple[Read, Answer]:
+    page = Read(path.read_text(encoding="utf-8"))
+    return page, Answer.from_json(page.one("script", id="cv-answer-data").text)
+
+
+def test_ask_writes_the_page_of_the_answer_it_prints(tmp_path: Path, codevqa: CommandLine) -> None:
+    trace = tmp_path / "out.html"
+    question = ("-q", "How many pictures contain a purple cup?")
+    done = codevqa("ask", *SHELF, *question, "--trace", trace, "--json", "--evidence")
+    assert done.returncode == 0 and done.stderr.splitlines()[-1] == f"codevqa: trace written to {trace}"
+    page, answer = page_of(trace)
+    assert answer == Answer.from_json(done.stdout)
+    assert page.one(cls="cv-answer").text == "2"
+    assert len(page.all("img", cls="cv-heat")) == 3 and "shelf-2.png" in page.one("body").text
+    assert list(tmp_path.iterdir()) == [trace]
+
+
+def test_a_fallback_is_said_and_has_a_page(tmp_path: Path, codevqa: CommandLine) -> None:
+    trace = tmp_path / "out.html"
+    with engine("answer = nothing", repairs=0) as vqa:
+        done = codevqa(*TRACED, trace, engine=vqa)
+    assert (done.stdout, done.stderr) == ("yes\n", "")
+    page, answer = page_of(trace)
+    assert answer.fallback and answer.error is not None and answer.error.type in page.one("body").text
+    with engine("answer = nothing", repairs=0) as vqa:
+        loud = codevqa(*TRACED[:4], engine=vqa)
+    assert "codevqa: the program failed (" in loud.stderr and "plain PnP-VQA answered instead" in loud.stderr
+
+
+@pytest.mark.parametrize(
+    ("source", "text", "line"),
+    [
+        ("print('hello')\nanswer = query(img, 'Is it red?')\n", "yes", None),
+        ("x = query(img, 'Is it red?')\ny = get_pos(img, '')\nanswer = x\n", "", "2"),
+        ("answer = nothing\n", "", "1"),
+    ],
+    ids=["answers", "fails", "is refused"],
+)
+def test_run_writes_its_page(source: str, text: str, line: str | None, tmp_path: Path, codevqa: CommandLine) -> None:
+    trace = tmp_path / "out.html"
+    with engine() as vqa:
+        done = codevqa("run", "-", GARDEN, "--trace", trace, stdin=source, engine=vqa)
+    assert done.returncode == (line is not None) and f"trace written to {trace}" in done.stderr, done.stderr
+    page, answer = page_of(trace)
+    assert answer.text == text
+    assert [one.attributes["data-line"] for one in page.all(cls="cv-failing")] == ([line] if line else [])
+
+
+def test_a_page_is_written_into_a_folder_under_a_page_s_name(tmp_path: Path, codevqa: CommandLine) -> None:
+    picture = tmp_path / "a.png"
+    picture.write_bytes(GARDEN.read_bytes())
+    for place, words in ((tmp_path / "no" / "out.html", "There is no folder"), (picture, "a name that ends in .html")):
+        done = codevqa(*TRACED, place)
+        assert_one_clear_line(done, words)
+        assert "loading" not in done.stderr
+    assert picture.read_bytes() == GARDEN.read_bytes()
+
+
+def test_an_answer_outlives_its_page(tmp_path: Path, codevqa: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Answer, "save_html", Mock(side_effect=SetupError("No space left on device.")))
+    with engine("answer = query(img, 'Is it red?')") as vqa:
+        done = codevqa(*TRACED, tmp_path / "out.html", "--json", engine=vqa)
+    assert done.returncode == 2 and "No space left" in done.stderr
+    assert json.loads(done.stdout)["answer"] == "yes"

@@ -1,11 +1,8 @@
 """Questions about collections: drawn with their truth, read with Visual Haystacks', scored by what was selected."""
 
-from __future__ import annotations
-
 import json
 import sys
 from collections import Counter
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -29,16 +26,9 @@ from codevqa.miniworld.questions import Condition, Item
 from codevqa.miniworld.truth import query, run_program
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-CUPS = {
-    "id": "1",
-    "collection": "a",
-    "images": ["a.png", "b.png", "c.png"],
-    "kind": "selection",
-    "question": "Which pictures show a cup?",
-    "answer": ["a.png", "c.png"],
-    "pictures": ["a.png", "c.png"],
-    "program": 'answer = [img for img in images if query(img, "Is there a cup?") == "yes"]',
-}
+CUPS: dict[str, Any] = {"id": "1", "collection": "a", "images": ["a.png", "b.png", "c.png"], "kind": "selection"}
+CUPS |= {"question": "Which pictures show a cup?", "answer": ["a.png", "c.png"], "pictures": ["a.png", "c.png"]}
+CUPS["program"] = 'answer = [img for img in images if query(img, "Is there a cup?") == "yes"]'
 
 
 def test_answers_and_pictures_are_those_of_the_programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -102,10 +92,8 @@ def test_programs_of_the_data_are_run_and_their_pictures_scored(tmp_path: Path) 
         paint(tmp_path / f"{name}.png", size=(32, 24))
     broken = {**CUPS, "id": "2", "program": "answer = nothing"}
     dump(tmp_path / "mine_3.jsonl", lines(CUPS, broken))
-    with (
-        fake_engine("answer = 1") as engine,
-        evaluate(engine, open_dataset("collections", tmp_path, "mine_3"), tmp_path / "run") as store,
-    ):
+    data = open_dataset("collections", tmp_path, "mine_3")
+    with fake_engine("answer = 1") as engine, evaluate(engine, data, tmp_path / "run") as store:
         summary = summarize(pairs_of(store), metric_for("collections"))
         kept = {row.id: row for key in store.counts() if key[0] == "codevqa" for row in store.rows(*key)}
     assert kept["1"].prediction == "image 1, image 2, image 3" and (kept["2"].error or "").startswith("Program")
@@ -130,18 +118,6 @@ def test_exact_match_and_errors_of_counts(tmp_path: Path) -> None:
     assert [metric.score(group, said) for said in ("red, blue, red", "red, blue, blue")] == [1, 0]
     assert [metric.score(count, said) for said in ("five", "4")] == [1, 0]
     assert metric.corpus([(count, "three"), (count, "nothing"), (group, "red")]) == {"count_error": 3.5}
-
-
-def test_the_table_goes_on_where_it_stopped(tmp_path: Path) -> None:
-    table = import_module("benchmarks.collection_table")
-    plan = table.Plan(tmp_path, sizes=(6,), questions=4, seeds=(1, 2), split="val")
-    with fake_engine("answer = None") as engine:
-        rows = table.measured(plan, local.LocalAnswerer(engine))
-    kept = plan.rows.read_text().splitlines()
-    assert len(rows) == len(kept) == 8 and table.measured(plan, None) == rows
-    right = sum(row["exact"] for row in rows)
-    first = next(line for line in table.lines(rows, plan) if "all kinds" in line)
-    assert first.startswith(f"| 6 | all kinds | codevqa | 8 | {100 * right / 8:.1f} |")
 
 
 def test_visual_haystacks_reads_its_official_files(tmp_path: Path) -> None:

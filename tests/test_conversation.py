@@ -1,7 +1,5 @@
 """``codevqa ask`` for many questions: typed at a terminal, from a script, or from a file; the models load once."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 
@@ -16,18 +14,11 @@ HARBOR = GARDEN.with_name("harbor.png")
 def test_a_script_of_questions_and_commands(tmp_path: Path, codevqa: CommandLine) -> None:
     page, copy = tmp_path / "page.html", tmp_path / "a picture.png"
     copy.write_bytes(GARDEN.read_bytes())
-    lines = [
-        "What color is the flag?",
-        "",
-        f":open '{copy}'",
-        "What color is the house?",
-        f":trace {page}",
-        ":quit",
-        "What color is the tree?",
-    ]
+    flag, house, tree = (f"What color is the {thing}?" for thing in ("flag", "house", "tree"))
+    lines = [flag, "", f":open '{copy}'", house, f":trace {page}", ":quit", tree]
     done = codevqa("ask", HARBOR, "--quiet", stdin="\n".join(lines))
     assert (done.returncode, done.stdout, done.stderr) == (0, "red\nred\n", "")
-    assert "What color is the house?" in Read(page.read_text(encoding="utf-8")).one("h1").text
+    assert house in Read(page.read_text(encoding="utf-8")).one("h1").text
 
 
 def test_a_line_that_fails_is_told_and_the_next_is_answered(tmp_path: Path, codevqa: CommandLine) -> None:
@@ -56,12 +47,7 @@ def test_a_line_that_fails_is_told_and_the_next_is_answered(tmp_path: Path, code
     assert_one_clear_line(codevqa("ask", copy, stdin="\n"), "No question was given. Give -q QUESTION")
 
 
-# -- from a file ------------------------------------------------------------------------------------------------------
-
-
-def test_a_file_of_questions_is_answered_in_order_and_a_bad_line_costs_no_other(
-    tmp_path: Path, codevqa: CommandLine
-) -> None:
+def test_a_file_is_answered_in_order_and_a_bad_line_costs_no_other(tmp_path: Path, codevqa: CommandLine) -> None:
     (tmp_path / "pictures").mkdir()
     for one in (GARDEN, HARBOR):
         (tmp_path / "pictures" / one.name).write_bytes(one.read_bytes())

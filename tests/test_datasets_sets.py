@@ -1,7 +1,5 @@
 """Each data set in the layouts that users have: ids, questions, gold answers, groups, clusters and pictures."""
 
-from __future__ import annotations
-
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -14,8 +12,6 @@ from codevqa.core.errors import InputError, SetupError
 from codevqa.eval.datasets import open_dataset
 from codevqa.eval.datasets.gqa import groups
 from codevqa.eval.task import PictureFile
-
-# GQA
 
 
 @pytest.mark.parametrize("inside", ["questions1.2", "annotations", "GQA/questions"])
@@ -75,9 +71,6 @@ def test_gqa_types_and_connectives() -> None:
     assert chosen["or"] == "no", "a choice between two is not a disjunction"
 
 
-# COVR
-
-
 def test_covr_finds_pictures_of_all_three_sources(tmp_path: Path) -> None:
     scenes = ["7", "8", "test1-0-1-img0", "ice_skating_12"]
     root = tmp_path / "COVR-v1_0"  # as its archive unpacks
@@ -111,9 +104,6 @@ def test_covr_reads_the_authors_list_and_rows_without_answers(tmp_path: Path) ->
     assert second.gold == ()
 
 
-# NLVR2
-
-
 @pytest.mark.parametrize("place", ["images", "images/train/{directory}", ""])
 def test_nlvr2_finds_pictures_flat_or_in_directories(tmp_path: Path, place: str) -> None:
     dump(tmp_path / "data" / "train.json", lines(GLASS | {"identifier": "train-10-2-1", "directory": "37"}))
@@ -130,9 +120,6 @@ def test_nlvr2_subsets_and_hidden_labels(tmp_path: Path) -> None:
     hidden = {key: value for key, value in GLASS.items() if key != "label"}
     dump(tmp_path / "data" / "balanced" / "balanced_dev.json", lines(GLASS, hidden))
     assert [one.gold for one in open_dataset("nlvr2", tmp_path, "balanced_dev", pictures=False)] == [("no",), ()]
-
-
-# NLVR
 
 
 def drawing(path: Path) -> None:
@@ -165,9 +152,6 @@ def test_nlvr_hidden_names_no_directory(tmp_path: Path) -> None:
     data = list(open_dataset("nlvr", tmp_path, "hidden", permutations=1))
     assert [one.gold for one in data] == [("yes",), ("no",)]
     assert all(len(seen(one)) == 3 for one in data)
-
-
-# VQAv2 and OK-VQA
 
 
 def vqa(folder: Path, prefix: str, *, stemmed: bool = False, scale: int = 1000) -> None:

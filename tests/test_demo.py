@@ -1,13 +1,12 @@
 """The demo's visitors and their questions: what they share, what ends what they asked, what is kept of it."""
 
-from __future__ import annotations
-
 import asyncio
 from pathlib import Path
 from typing import Any
 
 import pytest
-from service_kit import GARDEN, VISITOR, StubEngine, StubService, answer, asked, last
+from cli_kit import GARDEN
+from service_kit import VISITOR, StubEngine, StubService, answer, asked, last
 
 from codevqa import CodeVQA
 from codevqa.core.errors import ImageError
@@ -15,8 +14,6 @@ from codevqa.core.events import Answered, Writing
 from codevqa.demo.limits import DemoLimits
 from codevqa.demo.live import LiveQuestion
 from codevqa.demo.pictures import read_pictures, shipped_answers, shipped_questions
-
-# -- pictures --------------------------------------------------------------------------------------------------------
 
 
 def test_a_bad_picture_is_told_by_its_name(tmp_path: Path) -> None:
@@ -54,9 +51,6 @@ def test_the_answer_that_ships_is_the_one_that_its_models_give(mini: CodeVQA) ->
         )
         assert [call.value for call in shipped.trace.calls] == [call.value for call in now.trace.calls]
         assert shipped.models == now.models
-
-
-# -- questions -------------------------------------------------------------------------------------------------------
 
 
 def test_visitors_share_nothing_and_who_was_away_longest_is_forgotten(tmp_path: Path) -> None:

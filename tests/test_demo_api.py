@@ -1,7 +1,5 @@
 """The demo served for real, with the embedded models: its documented API."""
 
-from __future__ import annotations
-
 import json
 import re
 from typing import Any

@@ -1,7 +1,5 @@
 """How the demo shows one question while it is answered."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """The demo's server: what it refuses to start with, how it ends."""
 
-from __future__ import annotations
-
 import os
 import signal
 import socket
@@ -11,7 +9,7 @@ import time
 from pathlib import Path
 
 import pytest
-from service_kit import ROOT
+from cli_kit import ROOT
 
 from codevqa.core.errors import SetupError
 from codevqa.demo import serve
@@ -35,7 +33,7 @@ def test_half_a_login_is_refused(auth: str) -> None:
 
 
 def test_a_configuration_that_cannot_answer_is_refused() -> None:
-    with pytest.raises(SetupError, match="--language-model"):
+    with pytest.raises(SetupError, match="--lm"):
         serve.main("paper", say=print)
 
 

@@ -1,7 +1,5 @@
 """The domain of a preset: photographs and unknown words are caught, drawings and the world's own questions are not."""
 
-from __future__ import annotations
-
 import io
 import json
 import random
@@ -9,11 +7,13 @@ from collections.abc import Iterator
 from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import pytest
 from cli_kit import GARDEN, ROOT, CommandLine
+from engine_kit import engine
 from PIL import Image
-from test_questions import draw as draw_questions
+from test_miniworld import draw_questions
 
 from codevqa import CodeVQA, Models, Settings
 from codevqa.core.trace import ImageRef
@@ -25,8 +25,6 @@ from codevqa.models.fakes import FakeCaptioner, FakeMatcher, ScriptedLM
 from codevqa.pages import trace_page
 from codevqa.presets.assembly import domain_of
 from codevqa.presets.configuration import Layer, configure
-from codevqa.prompts import load
-from codevqa.writing.writer import Writer
 
 DOG = "Is there a dog?"
 PHOTOGRAPHS = {"gradio": "media_assets/images/*.jp*g", "sklearn": "datasets/images/*.jpg"}
@@ -65,9 +63,6 @@ def kinds(domain: Domain, question: str) -> list[tuple[str, tuple[str, ...]]]:
     return [(warning.kind, warning.words) for warning in domain.check((), question)]
 
 
-# -- pictures --------------------------------------------------------------------------------------------------------
-
-
 def test_photographs_and_parts_of_them_are_caught(domain: Domain, photographs: list[Path]) -> None:
     rng = random.Random(5)
     scores = []
@@ -93,9 +88,6 @@ def test_drawings_are_not_taken_for_photographs(domain: Domain) -> None:
     assert not [one for one in drawings if domain.score(one) > 0]
 
 
-# -- words -----------------------------------------------------------------------------------------------------------
-
-
 def test_no_question_of_the_world_or_of_the_examples_has_an_unknown_word(domain: Domain) -> None:
     questions = [item.question for _, item in draw_questions(400, 11, "test")]
     questions += [
@@ -107,62 +99,45 @@ def test_no_question_of_the_world_or_of_the_examples_has_an_unknown_word(domain:
     assert {question: found for question in questions if (found := kinds(domain, question))} == {}
 
 
-@pytest.mark.parametrize(
-    ("question", "found"),
-    [
-        (DOG, [("words", ("dog",))]),
-        ("Is the HORSE near the beach?", [("words", ("horse", "beach"))]),
-        ("Ist da ein Stern?", [("words", ("ist", "ein", "stern"))]),
-        ("Is there a yelow squere?", [("spelling", ("yelow", "squere"))]),
-        ("it'll be 12 stars, please", []),
-    ],
-)
-def test_unknown_words_are_named(domain: Domain, question: str, found: list[tuple[str, tuple[str, ...]]]) -> None:
-    assert kinds(domain, question) == found
-
-
-# -- answers ---------------------------------------------------------------------------------------------------------
+def test_unknown_words_are_named(domain: Domain) -> None:
+    found = {
+        DOG: [("words", ("dog",))],
+        "Is the HORSE near the beach?": [("words", ("horse", "beach"))],
+        "Ist da ein Stern?": [("words", ("ist", "ein", "stern"))],
+        "Is there a yelow squere?": [("spelling", ("yelow", "squere"))],
+        "it'll be 12 stars, please": [],
+    }
+    assert {question: kinds(domain, question) for question in found} == found
 
 
 @pytest.fixture
-def asked() -> list[str]:
-    return []
-
-
-@pytest.fixture
-def asking(domain: Domain, asked: list[str]) -> Iterator[dict[bool, CodeVQA]]:
-    """A strict engine and one that only warns; both note what their language model is asked."""
+def asking(domain: Domain) -> Iterator[dict[bool, CodeVQA]]:
+    """A strict engine and one that only warns."""
 
     def says(request: object) -> str:
-        asked.append(str(request))
         return 'answer = query(img, "Is it?")' if "def " in str(request) or "img" in str(request) else " yes"
 
     made = {}
     for strict in (True, False):
-        lm = ScriptedLM(says)
-        writer = Writer(lm, {"image": load("gqa"), "set": load("covr")})
-        models = Models(lm, FakeMatcher(6), FakeCaptioner(grid=6), domain=domain)
-        made[strict] = CodeVQA(writer, models, Settings(strict_domain=strict))
+        models = Models(ScriptedLM(says), FakeMatcher(6), FakeCaptioner(grid=6), domain=domain)
+        made[strict] = engine(says, models=models, settings=Settings(strict_domain=strict))
     yield made
-    for engine in made.values():
-        engine.close()
+    for vqa in made.values():
+        vqa.close()
 
 
 @pytest.mark.parametrize("method", ["codevqa", "pnpvqa"])
-def test_a_strict_engine_asks_no_model_about_what_it_cannot_know(
-    asking: dict[bool, CodeVQA], asked: list[str], method: str
-) -> None:
+def test_a_strict_engine_asks_no_model(asking: dict[bool, CodeVQA], method: str) -> None:
     answer = asking[True].ask(GARDEN, DOG, method=method)  # type: ignore[arg-type]
     assert (answer.text, answer.declined, answer.method, answer.tokens) == ("I don't know", True, method, 0)
     assert [warning.kind for warning in answer.warnings] == ["words"]
-    assert asked == []
+    models: Any = (asking[True].models.reader, asking[True].writer.language_model)
+    assert [len(one.requests) for one in models] == [0, 0]
     assert type(answer).from_json(answer.to_json()) == answer
 
 
 @pytest.mark.parametrize(("question", "photograph"), [(DOG, False), ("Is it red?", True), ("Is it red?", False)])
-def test_what_is_declined_before_models_are_loaded_is_what_the_engine_declines(
-    mini: CodeVQA, photographs: list[Path], question: str, photograph: bool
-) -> None:
+def test_early_declines_are_the_same(mini: CodeVQA, photographs: list[Path], question: str, photograph: bool) -> None:
     request = ask_request(photographs[0] if photograph else GARDEN, question, {"method": "pnpvqa"})
     early = declined(configure("mini"), request)
     answer = mini.ask(photographs[0] if photograph else GARDEN, question, method="pnpvqa")
@@ -170,9 +145,7 @@ def test_what_is_declined_before_models_are_loaded_is_what_the_engine_declines(
     assert early is None or replace(early, seconds=answer.seconds) == answer
 
 
-def test_a_question_is_answered_by_an_engine_that_only_warns_and_one_that_is_known_or_spelt_wrongly_by_all(
-    asking: dict[bool, CodeVQA],
-) -> None:
+def test_known_and_misspelt_words_are_answered_and_all_with_a_warning(asking: dict[bool, CodeVQA]) -> None:
     for strict, question, kinds in (
         (False, DOG, ["words"]),
         (True, "Is there a squere?", ["spelling"]),
@@ -182,9 +155,7 @@ def test_a_question_is_answered_by_an_engine_that_only_warns_and_one_that_is_kno
         assert (answer.text, [warning.kind for warning in answer.warnings]) == ("yes", kinds)
 
 
-def test_a_program_of_the_users_runs_over_a_photograph_with_a_warning(
-    asking: dict[bool, CodeVQA], photographs: list[Path]
-) -> None:
+def test_a_program_runs_over_a_photograph_with_a_warning(asking: dict[bool, CodeVQA], photographs: list[Path]) -> None:
     answer = asking[True].run([GARDEN, photographs[0]], "answer = len(images)", question=DOG)
     assert answer.text == "2"
     (warning,) = answer.warnings
@@ -201,9 +172,6 @@ def test_a_photograph_among_many_drawings_is_named_and_the_answer_stands(
     assert photographs[0].name in answer.warnings[0].message
 
 
-# -- where it is shown -----------------------------------------------------------------------------------------------
-
-
 def test_the_trace_page_says_so_before_the_answer(asking: dict[bool, CodeVQA]) -> None:
     answer = asking[True].ask(GARDEN, DOG)
     page = trace_page(answer, ())
@@ -216,9 +184,6 @@ def test_the_command_line_says_so_on_standard_error(codevqa: CommandLine) -> Non
     done = codevqa("ask", GARDEN, "-q", DOG, "--quiet")
     assert (done.returncode, done.stdout) == (0, "I don't know\n")
     assert done.stderr.startswith("codevqa: These models don't know 'dog'") and "drawn things only" in done.stderr
-
-
-# -- whose it is -----------------------------------------------------------------------------------------------------
 
 
 def test_the_domain_goes_with_the_models_that_look() -> None:

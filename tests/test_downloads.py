@@ -1,22 +1,25 @@
-"""Models come before they are needed, whole and no more than is loaded; without a way to them, that is told at once."""
-
-from __future__ import annotations
+"""From a preset's name to models: what is fetched, loaded and refused; without a way to them, that is told at once."""
 
 import json
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+import torch
 from cli_kit import GARDEN
 from hub_kit import COMMIT, Hub, cached, serve_hub
-from huggingface_hub import constants
 from safetensors.torch import load_file, save_file
 from tiny_detector import write_owlv2
 from tiny_lm import build_tiny_lm
 
-from codevqa.presets.assembly import load
+from codevqa.core.errors import SetupError
+from codevqa.core.settings import Settings, WriterSettings
+from codevqa.models.causal_lm import int8_linear
+from codevqa.presets.assembly import load, prompt_writer, whole
 from codevqa.presets.checkpoints import NOT_HERE, loaded, missing, resolve
+from codevqa.presets.configuration import Configuration, Layer, configure
 
 MINI = Path(resolve("@mini/weights"))
 PARTS = {
@@ -34,12 +37,8 @@ def hub(tmp_path: Path) -> Iterator[Hub]:
     for part in ("matcher", "captioner", "lm", "retriever"):
         folder = MINI / part
         files = {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
-        repositories[f"tiny/{part}"] = {
-            **files,
-            "tf_model.h5": b"0",
-            "pytorch_model.bin": b"0",
-            "onnx/model.onnx": b"0",
-        }
+        more = dict.fromkeys(("tf_model.h5", "pytorch_model.bin", "onnx/model.onnx"), b"0")
+        repositories[f"tiny/{part}"] = files | more
     with serve_hub(tmp_path / "cache", repositories) as served:
         yield served
 
@@ -53,9 +52,7 @@ def preset(tmp_path: Path) -> str:
 
 
 def run(hub: Hub, *words: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        hub.command(*words), capture_output=True, text=True, timeout=500, env=hub.environment, check=False
-    )
+    return subprocess.run(hub.command(*words), capture_output=True, text=True, timeout=500, env=hub.environment)
 
 
 def test_sizes_come_first_and_nothing_else_where_only_they_are_asked_for(hub: Hub, preset: str) -> None:
@@ -86,13 +83,8 @@ def test_only_what_is_loaded_comes_goes_on_where_it_broke_off_and_is_not_asked_f
     assert (again.returncode, again.stdout.count("\n")) == (0, 1), again.stdout
     done = run(hub, "ask", str(GARDEN), "-q", "Is it red?", "--preset", preset, "--set", "matcher.block=2", "--json")
     assert (done.returncode, hub.asked) == (0, []), done.stderr
-    assert json.loads(done.stdout)["models"] == {
-        "writer": "tiny/lm",
-        "reader": "tiny/lm",
-        "matcher": f"tiny/matcher@{COMMIT}",
-        "captioner": "tiny/captioner",
-        "retriever": "tiny/retriever",
-    }
+    named = {name: f"tiny/{name}" for name in ("captioner", "retriever")} | {"matcher": f"tiny/matcher@{COMMIT}"}
+    assert json.loads(done.stdout)["models"] == named | dict.fromkeys(("writer", "reader"), "tiny/lm")
 
 
 @pytest.mark.slow
@@ -104,9 +96,7 @@ def test_a_file_with_other_bytes_than_the_hub_says_is_not_kept(hub: Hub, preset:
     hub.damages = False
     hub.asked.clear()
     assert run(hub, "download", preset).returncode == 0
-    assert set(hub.files) == set(loaded([*hub.repositories["tiny/captioner"]])), (
-        "what was damaged came again, all of it"
-    )
+    assert set(hub.files) == set(loaded([*hub.repositories["tiny/captioner"]])), "all that was damaged came again"
 
 
 def test_a_hub_that_fails_or_cannot_be_reached_is_asked_once_and_told_in_one_line(hub: Hub, preset: str) -> None:
@@ -137,28 +127,83 @@ def sharded(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("lost", ["model-00002-of-00002.safetensors", "tokenizer.json", "model.safetensors.index.json"])
-def test_a_download_that_broke_off_is_not_taken_for_whole(
-    lost: str, sharded: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path))
-    folder = cached(tmp_path, "some/model", sharded)
+def test_half_a_download_is_not_whole(lost: str, sharded: Path, hub_cache: Path) -> None:
+    folder = cached(hub_cache, "some/model", sharded)
     assert missing("transformers:some/model") == "", "the shards of a kind that is not loaded are not missed"
     (folder / lost).unlink()
     assert missing("transformers:some/model") == NOT_HERE
 
 
-def test_a_part_is_loaded_from_the_revision_that_it_names(
-    sharded: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_part_is_loaded_from_its_revision(sharded: Path, tmp_path: Path, hub_cache: Path) -> None:
     folders = {
         "transformers:some/model": sharded,
         "sentence:some/retriever": MINI / "retriever",
         "zero-shot:some/detector": Path(write_owlv2(tmp_path / "detector")),
     }
     roles = ("language_model", "retriever", "detector")
-    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "cache"))
     for role, (spec, folder) in zip(roles, folders.items(), strict=True):
-        cached(tmp_path / "cache", spec.partition(":")[2], folder)
+        cached(hub_cache, spec.partition(":")[2], folder)
         for revision in (COMMIT, "main"):
             part = load(role, f"{spec}@{revision}")
             assert part.name == f"{spec.partition(':')[2]}@{revision}"
+
+
+def configured(name: str, settings: Settings | None = None, /, **values: Any) -> Configuration:
+    return configure(name, [Layer("given", values)], settings=settings)
+
+
+def test_the_paper_s_setting_leaves_only_the_language_model_to_be_chosen() -> None:
+    with pytest.raises(SetupError, match="--lm"):
+        whole(configure("paper"))
+    assert missing(None) != ""
+    made = whole(configured("paper", language_model="openai-completion:some-model"))
+    for role, file in (("matcher", "retrieval"), ("captioner", "caption")):
+        assert made.parts[role].endswith(f"/BLIP/models/model_large_{file}_coco_train2014.pth")
+        assert made.options[role] == {"dtype": "float32"}
+    query, writer = made.settings.query, made.settings.writer
+    assert (query.patches, query.selection, query.form) == (20, "question", "completion")
+    assert not (query.witness or query.stated or query.fit)
+    assert (writer.repairs, writer.fit, writer.form) == (0, False, "completion")
+
+
+def test_a_chat_server_gets_the_chat_form(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_BASE_URL", "http://127.0.0.1:9/v1")
+    specs = {f"{name}:some": name for name in ("openai", "openai-chat", "openai-completion")}
+    specs["transformers:@mini/weights/lm"] = "a model without chat template"
+    found = {}
+    for spec, name in specs.items():
+        made = configured("mini", **{"language_model": spec, "writer.selection": "fixed"})
+        found[name] = prompt_writer(made).prompt_form
+    assert found == dict(zip(specs.values(), ("chat", "chat", "completion", "completion"), strict=True))
+
+
+def test_what_is_missing_is_told_without_loading(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
+    assert "OPENAI_API_KEY" in missing("openai-chat:gpt-4.1-mini")
+    monkeypatch.setenv("OPENAI_BASE_URL", "http://127.0.0.1:9/v1")
+    assert missing("openai-chat:mine") == "", "a server of one's own needs no key"
+    assert missing("blip:@mini/weights/matcher") == missing("sentence:@mini/weights/retriever") == ""
+    assert missing(f"transformers:{tmp_path}") == "folder has no weights"
+    (tmp_path / "pytorch_model.bin").write_bytes(b"PK")
+    assert missing(f"blip:{tmp_path}") == ""
+    assert "network" in missing("blip:nobody/nothing-at-all")
+
+
+@pytest.mark.parametrize(("gpu", "back_end"), [(False, "transformers-int8"), (True, "transformers")])
+def test_base_takes_eight_bits_only_without_a_gpu(gpu: bool, back_end: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: gpu)
+    monkeypatch.setattr(int8_linear, "available", lambda: True)
+    here = configure("base").here()
+    spec = here.parts["language_model"]
+    assert spec == f"{back_end}:Qwen/Qwen2.5-Coder-1.5B-Instruct"
+    assert here.settings.writer.shots == (12 if gpu else 8)
+    told = configured("base", Settings(writer=WriterSettings(shots=4))).here()
+    assert told.settings.writer.shots == 4
+    # A part or a precision that was asked for by name is kept, and so is a preset that has no other.
+    other = configured("base", language_model="openai:x").here()
+    assert (other.parts["language_model"], other.settings.writer.shots) == ("openai:x", 12)
+    exact = configured("base", **{"language_model.dtype": "float32"}).here()
+    assert exact.parts["language_model"] == f"transformers{spec[spec.index(':') :]}"
+    placed = configured("base", **{"language_model.device": "cpu"}).here()
+    assert (placed.parts["language_model"], placed.options["language_model"]) == (spec, {"device": "cpu"})

@@ -1,15 +1,15 @@
 """``codevqa eval`` and ``codevqa export`` as a user meets them, and what the exported files hold."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import os
+import re
 import signal
 from pathlib import Path
 
 import pytest
-from cli_kit import CommandLine
+from cli_kit import CommandLine, assert_one_clear_line
+from data_files import PHONES, dump, lines, paint
 from eval_kit import Numbered
 
 from codevqa.cli.terminal import Bar
@@ -26,12 +26,9 @@ from codevqa.presets.configuration import Layer, configure
 @pytest.fixture(scope="module")
 def data(tmp_path_factory: pytest.TempPathFactory, codevqa: CommandLine) -> Path:
     folder = tmp_path_factory.mktemp("data") / "mini"
-    done = codevqa("mini-data", folder, "--images", 6, "--splits", "val")
+    done = codevqa("mini-data", folder, "--images", 6, "--splits", "val,test")
     assert done.returncode == 0, done.stderr
     return folder
-
-
-# -- the command -----------------------------------------------------------------------------------------------------
 
 
 def test_from_data_to_table_and_back_again(data: Path, tmp_path: Path, codevqa: CommandLine) -> None:
@@ -106,9 +103,6 @@ def test_interrupted_from_the_keyboard_it_tells_how_to_go_on(
     assert done.returncode == 0 and "done before" in done.stderr, done.stderr
 
 
-# -- choices ---------------------------------------------------------------------------------------------------------
-
-
 def test_the_data_set_s_prompts_give_way_to_a_preset_s_own_and_to_what_is_asked(tmp_path: Path) -> None:
     data = Numbered(tmp_path, 1)
     assert prompts_for(configure("mini"), data) == ()
@@ -124,18 +118,12 @@ def test_a_replay_excludes_models(tmp_path: Path) -> None:
             engine_for(Numbered(tmp_path, 1), replay=tmp_path, **given)
 
 
-# -- progress --------------------------------------------------------------------------------------------------------
-
-
 def test_progress_is_plain_lines_where_there_is_no_terminal(capfd: pytest.CaptureFixture[str]) -> None:
     with Bar(every=0) as bar:
         for count in (1, 2):
             bar(Status(total=2, examples=count, seconds=1))
     said = capfd.readouterr().err.splitlines()
     assert [text[:14] for text in said] == ["codevqa: 1 of ", "codevqa: 2 of ", "codevqa: 2 of "]
-
-
-# -- exports ---------------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -183,3 +171,58 @@ def test_exports_that_cannot_be_made(store: Store, tmp_path: Path) -> None:
     empty = Store.create(tmp_path / "empty", RunInfo("gqa", "val", ("codevqa",)))
     with empty, pytest.raises(InputError, match="has no rows yet"):
         export(empty, "gqa", target)
+
+
+PARTS = [
+    *("--set", "matcher=blip:@mini/weights/matcher", "--set", "matcher.block=2"),
+    *("--set", "captioner=blip:@mini/weights/captioner", "--set", "retriever=sentence:@mini/weights/retriever"),
+    *("--lm", "transformers:@mini/weights/lm"),
+]
+
+
+@pytest.fixture
+def release(tmp_path: Path) -> Path:
+    """A folder laid out as a checkout of the release, with examples of our own."""
+    folder = tmp_path / "release"
+    folder.mkdir()
+    programs = {str(k): {"question": f"Is it {k}?", "program": "answer = query(images[0], 'a?')"} for k in range(8)}
+    for end in ("", "_find"):
+        (folder / f"covr_programs_and_questions50b{end}.json").write_text(json.dumps(programs))
+    reading = [{"question_id": k, "question": "a?", "answer": "no", "captions": [["b"]]} for k in range(9)]
+    (folder / "covr_examples50.json").write_text(json.dumps(reading))
+    return folder
+
+
+def test_an_empty_table_is_refused_before_the_run(release: Path, tmp_path: Path, codevqa: CommandLine) -> None:
+    dump(tmp_path / "covr" / "test.jsonl", lines(PHONES | {"answer": None}))
+    paint(tmp_path / "covr" / "images" / "VG_100K" / "7.jpg")
+    words = ["reproduce", "covr", "--data", tmp_path, "--lm", "openai-completion:some", "--out", tmp_path / "run"]
+    done = codevqa(*words)
+    assert done.returncode == 2 and not (tmp_path / "run").exists()
+    assert "No question of covr test_paraphrased has an answer: the table would be empty." in done.stderr
+    assert "put test_paraphrased.json of the paper's authors beside it" in done.stderr
+    assert "prompts: covr, of this project, not of the release" in done.stderr
+    (release / "covr_preamble.py").write_text("query(img, question)")
+    told = codevqa(*words, "--release", release, "--set", "detector=zero-shot:some").stderr
+    assert "prompts: covr_programs_and_questions50b_find," in told and "the preamble of covr_preamble.py" in told
+
+
+@pytest.mark.slow
+def test_the_table_stands_beside_the_paper_s(data: Path, tmp_path: Path, codevqa: CommandLine) -> None:
+    words = ["reproduce", "covr", "--data", data, "--out", tmp_path / "run", *PARTS]
+    first = codevqa(*words, "--limit", "2")
+    assert first.returncode == 0, first.stderr
+    done = codevqa(*words, "--limit", "3")
+    assert done.returncode == 0, done.stderr
+    assert re.search(r"paper: covr test_paraphrased +7,024 +54\.11 %", done.stdout)
+    assert (tmp_path / "run" / "report.html").is_file()
+    with Store.open(tmp_path / "run") as store:
+        assert store.counts()[("codevqa", 0)] == 3
+        assert store.info.variant == "release" and store.info.preset == "paper"
+        assert store.info.parts["matcher"]["spec"] == "blip:@mini/weights/matcher"
+
+
+def test_a_folder_that_is_no_release_is_one_line(data: Path, tmp_path: Path, codevqa: CommandLine) -> None:
+    words = ("gqa", "--lm", "openai:x", "--release", "/nowhere", "--data", data, "--out", tmp_path / "run")
+    said = "/nowhere has no gqa_programs_and_questions_nocomments3b"
+    assert_one_clear_line(codevqa("reproduce", *words), said)

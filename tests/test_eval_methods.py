@@ -1,7 +1,5 @@
 """Evaluations of three methods: programs, captions that are read, and the direct question."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -11,19 +9,16 @@ from typing import Any
 import pytest
 from cli_kit import CommandLine
 from engine_kit import GREEN, RED
-from eval_kit import Numbered, asked, fake_engine, timeless
+from eval_kit import Numbered, fake_engine
 from report_kit import example, read
 
 from codevqa import CodeVQA, Settings, Writer, WriterSettings
 from codevqa.core.errors import SetupError, UnknownNameError
 from codevqa.core.trace import Method
 from codevqa.eval import Store, evaluate
-from codevqa.eval.report.diff import compare_runs
-from codevqa.eval.report.exports import export
 from codevqa.eval.report.reading import summary_of
 from codevqa.eval.report.table import summary_lines
 from codevqa.eval.run.choices import methods_for
-from codevqa.eval.run.merge import merge
 from codevqa.eval.run.record import record_parts, replay_engine
 from codevqa.eval.run.run_info import RunInfo
 from codevqa.eval.task import METHODS, PictureFile, Row
@@ -35,15 +30,10 @@ from codevqa.prompts import load
 TWO: tuple[Method, ...] = ("codevqa", "pnpvqa")
 
 
-# -- asking ----------------------------------------------------------------------------------------------------------
-
-
 def test_what_is_asked_is_what_the_models_can_do(tmp_path: Path) -> None:
     for blip, eyes, wanted in ((True, True, METHODS), (False, True, METHODS[:2]), (True, False, TWO)):
-        with (
-            fake_engine(eyes=FakeEyes("no") if eyes else None, blip=blip) as vqa,
-            evaluate(vqa, Numbered(tmp_path, 2), tmp_path / f"{blip} {eyes}") as store,
-        ):
+        vqa = fake_engine(eyes=FakeEyes("no") if eyes else None, blip=blip)
+        with vqa, evaluate(vqa, Numbered(tmp_path, 2), tmp_path / f"{blip} {eyes}") as store:
             assert store.info.methods == wanted and store.counts() == {(one, 0): 2 for one in wanted}
             for row in store.rows("direct"):
                 assert (row.prediction, row.program, row.error) == ("no", None, None)
@@ -51,26 +41,6 @@ def test_what_is_asked_is_what_the_models_can_do(tmp_path: Path) -> None:
     with fake_engine() as vqa, pytest.raises(SetupError, match="method direct needs a vision-language model"):
         evaluate(vqa, Numbered(tmp_path, 2), tmp_path / "none", methods=["codevqa", "direct"])
     assert not (tmp_path / "none").exists()
-
-
-def test_a_run_of_two_methods_goes_on_with_the_third_and_parts_are_merged(tmp_path: Path) -> None:
-    def engine() -> CodeVQA:
-        return fake_engine(eyes=FakeEyes())
-
-    data = Numbered(tmp_path, 4)
-    evaluate(engine, data, tmp_path / "whole", methods=TWO).close()
-    evaluate(engine, data, tmp_path / "whole", methods=["direct"], resume=True).close()
-    for name, offset in (("a", 0), ("b", 2)):
-        evaluate(engine, data, tmp_path / name, offset=offset, limit=2).close()
-    assert merge([tmp_path / "a", tmp_path / "b"], tmp_path / "merged") == 12
-    with Store.open(tmp_path / "whole") as whole, Store.open(tmp_path / "merged") as merged:
-        assert set(whole.info.methods) == set(merged.info.methods) == set(METHODS)
-        assert sorted(asked(whole)) == sorted(asked(merged)) and timeless(whole) == timeless(merged)
-        assert compare_runs(whole, merged, method="direct").changed_answers == 0
-        assert export(whole, "gqa", tmp_path / "direct.json", method="direct") == 4
-        assert export(whole, "jsonl", tmp_path / "all.jsonl") == 12
-    told = [json.loads(line)["method"] for line in (tmp_path / "all.jsonl").read_text().splitlines()]
-    assert told == ["codevqa"] * 4 + ["direct"] * 4 + ["pnpvqa"] * 4
 
 
 def test_presets_say_what_they_can_do_before_anything_is_loaded() -> None:
@@ -103,9 +73,6 @@ def test_the_command_asks_all_that_the_preset_can_do(tmp_path: Path, codevqa: Co
         assert more.returncode == 0 and store.counts() == {("direct", 0): 2}
 
 
-# -- records ---------------------------------------------------------------------------------------------------------
-
-
 class Sure(FakeEyes):
     """Eyes that tell how sure they are, and how much they can see."""
 
@@ -127,9 +94,6 @@ def test_what_eyes_said_is_recorded_and_replayed(tmp_path: Path) -> None:
     assert [one.trace.baseline for one in again] == [one.trace.baseline for one in answers]
     assert [one.tokens for one in again] == [one.tokens for one in answers]
     assert again[1].trace.baseline[0].scores == (2 / 3, 1 / 3) and len(eyes.requests) == 2
-
-
-# -- reports ---------------------------------------------------------------------------------------------------------
 
 
 def made(

@@ -1,39 +1,39 @@
 """Runs over fake models and a real sandbox: what a failure makes of a row or of the run, its cost, the time left."""
 
-from __future__ import annotations
-
 import asyncio
-import dataclasses
 import heapq
 import json
+import os
+import re
+import zipfile
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from cli_kit import CommandLine
 from eval_kit import PROGRAM, Broken, Numbered, fake_engine
+from PIL import Image
 
 from codevqa import CodeVQA
-from codevqa.core.errors import EngineClosedError, InputError, ModelError
+from codevqa.core.errors import EngineClosedError, ImageError, InputError, ModelError
 from codevqa.core.trace import Method
-from codevqa.eval import Store, evaluate
+from codevqa.eval import Store, evaluate, open_dataset
 from codevqa.eval.report.reading import summary_of
 from codevqa.eval.run.session import Status
-from codevqa.eval.task import DataSet
+from codevqa.eval.task import DataSet, Example, PictureFile
 from codevqa.models.base import GenerationRequest
 
 
 def test_both_methods_on_the_same_questions(tmp_path: Path) -> None:
     seen: list[Status] = []
-    with (
-        fake_engine() as vqa,
-        evaluate(
-            vqa, Numbered(tmp_path, 9), tmp_path / "run", progress=lambda s: seen.append(dataclasses.replace(s))
-        ) as store,
-    ):
+    note: Callable[[Status], None] = lambda status: seen.append(replace(status))  # noqa: E731
+    with fake_engine() as vqa, evaluate(vqa, Numbered(tmp_path, 9), tmp_path / "run", progress=note) as store:
         assert store.counts() == {("codevqa", 0): 9, ("pnpvqa", 0): 9}
         assert [example.id for example in store.examples()] == [f"{n:06}" for n in range(9)]
         ours, theirs = store.row("000003", "codevqa"), store.row("000003", "pnpvqa")
-        info = store.info
-    assert ours is not None and theirs is not None
+        info, cost, pace = store.info, summary_of(store).methods["codevqa"].cost, store.pace()
+    assert ours is not None and theirs is not None and ours.cost is not None and theirs.cost is not None
     assert (ours.prediction, ours.program, ours.error, ours.fallback) == ("yes", PROGRAM, None, False)
     assert (theirs.prediction, theirs.program) == ("yes", None)
     assert ours.seconds > 0 and ours.tokens > theirs.tokens > 20  # the reader's prompt and answer; ours a program more
@@ -45,6 +45,12 @@ def test_both_methods_on_the_same_questions(tmp_path: Path) -> None:
     assert theirs.trace["baseline"][0]["captions"]
     assert (seen[-1].examples, seen[-1].rows, seen[-1].total, seen[-1].errors) == (9, 18, 9, 0)
     assert (info.dataset, info.prompts, info.models["writer"]) == ("gqa", "image: gqa, set: covr", "writer")
+    assert ours.cost.calls == {"caption": 2, "match": 1, "read": 1, "write": 1} and "write" not in theirs.cost.calls
+    assert ours.cost.prompt_tokens + ours.cost.completion_tokens == ours.tokens
+    assert ours.cost.program_seconds > 0 == theirs.cost.program_seconds and ours.cost.model_seconds > 0
+    assert ours.cost.seconds < ours.seconds
+    assert cost is not None and cost.rows == 9 and cost.calls == ours.cost.calls
+    assert pace is not None and pace.questions == 9 and pace.rate is not None
 
 
 def test_seeds_repeat_the_sampling_of_captions(tmp_path: Path) -> None:
@@ -124,21 +130,6 @@ def test_what_makes_no_sense_is_refused(tmp_path: Path, wrong: dict[str, object]
     assert not (tmp_path / "run").exists()
 
 
-def test_every_row_says_what_it_cost_and_reading_is_counted_apart_from_writing(tmp_path: Path) -> None:
-    with fake_engine() as vqa, evaluate(vqa, Numbered(tmp_path, 4), tmp_path / "run") as store:
-        rows = {method: next(store.rows(method)) for method in ("codevqa", "pnpvqa")}
-        summary, pace = summary_of(store), store.pace()
-    ours, theirs = rows["codevqa"].cost, rows["pnpvqa"].cost
-    assert ours is not None and theirs is not None
-    assert ours.calls == {"caption": 2, "match": 1, "read": 1, "write": 1} and "write" not in theirs.calls
-    assert ours.prompt_tokens + ours.completion_tokens == rows["codevqa"].tokens
-    assert ours.program_seconds > 0 == theirs.program_seconds and ours.model_seconds > 0
-    assert ours.seconds < rows["codevqa"].seconds
-    cost = summary.methods["codevqa"].cost
-    assert cost is not None and cost.rows == 4 and cost.calls == ours.calls
-    assert pace is not None and pace.questions == 4 and pace.rate is not None
-
-
 @pytest.mark.parametrize(
     ("total", "window", "load", "took"),
     [
@@ -165,3 +156,105 @@ def test_a_tenth_tells_the_rest(total: int, window: int, load: float, took: floa
     whole = told[-1][0]
     assert told[-1][1] == 0
     assert all(abs(at + left - whole) <= 0.2 * whole for at, left in told), (told[0], whole)
+
+
+class Lost(Numbered):
+    """Each question has a picture of its own; those of the odd ones were never unpacked."""
+
+    def __init__(self, folder: Path, count: int) -> None:
+        super().__init__(folder, count)
+        for number in range(0, count, 2):
+            Image.new("RGB", (8, 8), "red").save(folder / f"{number}.png")
+
+    def __iter__(self) -> Iterator[Example]:
+        for number, example in enumerate(super().__iter__()):
+            yield replace(example, images=(PictureFile(self.folder / f"{number}.png"),))
+
+
+def no_models() -> CodeVQA:
+    raise AssertionError("models were loaded")
+
+
+def test_pictures_that_are_missing_end_the_run_before_models_load(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"^4 of 8 pictures are missing, first: .*1\.png\. .*--missing-pictures skip"):
+        evaluate(no_models, Lost(tmp_path, 8), tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_file_that_is_no_picture_is_found_in_folders_and_archives(tmp_path: Path) -> None:
+    Image.new("RGB", (8, 8)).save(tmp_path / "good.png")
+    (tmp_path / "text.png").write_text("no picture")
+    with zipfile.ZipFile(tmp_path / "all.zip", "w") as archive:
+        for name in ("good.png", "text.png"):
+            archive.write(tmp_path / name, name)
+    os.mkfifo(tmp_path / "pipe.png")
+    pipe = PictureFile(tmp_path / "pipe.png")  # nobody writes into it: opened, it would wait for ever
+    assert (pipe.wrong, pipe.digest) == ("unreadable", "")
+    packed = tmp_path / "all.zip"
+    for name, wrong in (("good.png", ""), ("text.png", "unreadable"), ("x.png", "missing")):
+        assert PictureFile(tmp_path / name).wrong == PictureFile(packed, name).wrong == wrong
+    with zipfile.ZipFile(tmp_path / "damaged.zip", "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("a.png", bytes(range(256)) * 9)
+    data = bytearray((tmp_path / "damaged.zip").read_bytes())
+    data[40:60] = bytes(20)
+    (tmp_path / "damaged.zip").write_bytes(data)
+    damaged = PictureFile(tmp_path / "damaged.zip", "a.png")
+    assert damaged.wrong == "unreadable"
+    with pytest.raises(ImageError, match=r"Cannot read a\.png in .*damaged\.zip"):
+        damaged.load()
+
+
+def test_an_offset_past_the_end_and_a_limit_of_none_are_refused_before_models_load(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="--offset 9 is past the end: val has 9 questions"):
+        evaluate(no_models, Numbered(tmp_path, 9), tmp_path / "run", offset=9)
+    with pytest.raises(InputError, match="has no questions"):
+        evaluate(no_models, Numbered(tmp_path, 0), tmp_path / "run")
+    with pytest.raises(InputError, match="Give --resume with --retry-errors"):
+        evaluate(no_models, Numbered(tmp_path, 1), tmp_path / "run", retry_errors=True)
+
+
+def test_retrying_asks_what_could_not_be_asked_and_nothing_else(tmp_path: Path) -> None:
+    asked: list[str] = []
+
+    def write(request: GenerationRequest) -> str:
+        question = str(request.prompt)[-20:]
+        asked.append(question)
+        if "thing 1" in question and failing:
+            raise ModelError("Out of memory.")
+        return "answer = (" if "thing 4" in question else 'answer = query(img, "Is it red?")'
+
+    failing = True
+    data, out = Lost(tmp_path, 5), tmp_path / "run"
+    Image.new("RGB", (8, 8), "red").save(tmp_path / "1.png")
+    (tmp_path / "3.png").write_text("no picture")
+    with fake_engine(write, workers=1) as vqa:
+        evaluate(vqa, data, out, missing_pictures="skip").close()
+        with evaluate(vqa, data, out, missing_pictures="skip", resume=True) as store:  # as it was
+            errors = [row.error for row in store.rows("codevqa")]
+            assert errors == [None, "ModelError", None, "ImageError", "ProgramSyntaxError"]
+            assert summary_of(store).coverage.unasked == 2
+        asked.clear()
+        failing = False
+        Image.new("RGB", (8, 8), "blue").save(tmp_path / "3.png")
+        with evaluate(vqa, data, out, resume=True, retry_errors=True) as store:
+            rows = list(store.rows("codevqa"))
+            assert [row.error for row in rows] == [None, None, None, None, "ProgramSyntaxError"]
+            assert summary_of(store).coverage.unasked == 0
+    assert len(asked) == 2
+
+
+@pytest.mark.slow
+def test_a_run_with_too_many_questions_unasked_fails_and_says_so(tmp_path: Path, codevqa: CommandLine) -> None:
+    data, out = tmp_path / "data", tmp_path / "run"
+    assert codevqa("mini-data", data, "--images", 6, "--splits", "val").returncode == 0
+    words = ("eval", "gqa", "--data", data, "--split", "val_balanced", "--method", "pnpvqa", "--limit", 4, "--out", out)
+    first = next(iter(open_dataset("gqa", data, "val_balanced"))).images[0]
+    assert isinstance(first, PictureFile)
+    away = first.path.rename(tmp_path / "away.png")
+    skipped = codevqa(*words, "--missing-pictures", "skip")
+    assert skipped.returncode == 1, skipped.stderr
+    assert re.search(r"\n[1-4] of 4 could not be asked \(ImageError [1-4]\)\n$", skipped.stdout)
+    assert skipped.stderr.splitlines()[-1].endswith("--missing-pictures skip --resume --retry-errors")
+    away.rename(first.path)
+    mended = codevqa(*words, "--resume", "--retry-errors", "--max-failed", 0)
+    assert mended.returncode == 0 and mended.stdout.endswith("\n0 of 4 could not be asked\n"), mended.stderr

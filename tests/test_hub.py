@@ -1,7 +1,5 @@
 """Tables of the Hugging Face hub: a hub on this machine serves real ones, with the columns of the copies we read."""
 
-from __future__ import annotations
-
 import io
 import json
 import subprocess
@@ -79,7 +77,7 @@ REPOSITORIES = {
     },
     "datasets/lmms-lab/OK-VQA": {"data/val2014-00000-of-00001.parquet": table(RACE)},
     "datasets/lmms-lab/NLVR2": {
-        "data/balanced_dev-00000-of-00001-54ed883ce96f619e.parquet": table({**PAIR, "answer": "True"}),
+        "data/balanced_dev-00000-of-00001-54ed883ce96f619e.parquet": table({**PAIR, "answer": "True"})
     },
     "datasets/own/odd": {
         "default/marks/0000.parquet": table(

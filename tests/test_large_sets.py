@@ -1,7 +1,5 @@
 """Sets that no prompt holds: read in parts, or refused before a model runs; and programs over thousands of pictures."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Iterator
 from itertools import chain

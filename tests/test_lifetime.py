@@ -1,7 +1,5 @@
 """The life of an engine: whatever ends it, or is raised in it, every caller hears so, and nothing stays behind."""
 
-from __future__ import annotations
-
 import asyncio
 import gc
 import multiprocessing
@@ -15,13 +13,11 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from engine_kit import RED, engine, forked, held, reader, reading_yes
+from engine_kit import RED, engine, forked, held
 
-from codevqa import CodeVQA, Models, QuerySettings, Settings, Writer, WriterSettings, primitive
+from codevqa import CodeVQA, QuerySettings, Settings, primitive
 from codevqa.core.errors import EngineClosedError, InputError, ModelError, ProgramRuntimeError
 from codevqa.core.events import Failed
-from codevqa.models.fakes import FakeCaptioner, FakeMatcher, ScriptedLM
-from codevqa.prompts import load
 
 SETTINGS = Settings(query=QuerySettings(captions=2, patches=5), workers=8)
 RAISED: dict[str, BaseException] = {
@@ -70,9 +66,6 @@ def test_whatever_a_model_raises_is_a_model_error(name: str) -> None:
         for _ in range(2):
             with pytest.raises(ModelError, match=name):
                 vqa.ask(RED, "Is it red?")
-
-
-# -- closing -----------------------------------------------------------------------------------------------------------
 
 
 def ask_without_end(vqa: CodeVQA, way: str, name: str) -> None:
@@ -139,10 +132,7 @@ def dropped(engines: int) -> None:
             """Holds the engine that it belongs to."""
             return f"{text} {len(kept)}"  # noqa: B023 - a reference to it is what matters
 
-        fixed = WriterSettings(selection="fixed")
-        writer = Writer(ScriptedLM("answer = look('a')"), {"image": load("gqa")}, settings=fixed)
-        models = Models(reader(), FakeMatcher(6), FakeCaptioner(grid=6))
-        kept.append(CodeVQA(writer, models, SETTINGS, primitives=[look]))
+        kept.append(engine("answer = look('a')", settings=SETTINGS, primitives=[look]))
         assert kept[0].ask(RED, "What is it?").text == "a 1"
 
 
@@ -157,15 +147,12 @@ def test_engines_that_nobody_holds_close() -> None:
 
 
 def test_what_is_under_way_keeps_its_engine() -> None:
-    watch = reading_yes().watch(RED, "Is it red?")
-    asking, running = reading_yes().ask_async(RED, "a?"), reading_yes().run_async(RED, "answer = 1")
-    stream = reading_yes().ask_stream([(RED, "Is it red?")])
+    watch = engine().watch(RED, "Is it red?")
+    asking, running = engine().ask_async(RED, "a?"), engine().run_async(RED, "answer = 1")
+    stream = engine().ask_stream([(RED, "Is it red?")])
     gc.collect()
     assert [type(event).__name__ for event in watch][-1] == "Answered"
     assert (asyncio.run(asking).text, asyncio.run(running).text, next(stream)[1].text) == ("yes", "1", "yes")
-
-
-# -- an engine inside itself, and in other processes ------------------------------------------------------------------
 
 
 used: list[CodeVQA] = []
@@ -240,8 +227,8 @@ sys.exit(process.exitcode)
 LEFT = """
 import atexit, sys
 sys.path.insert(0, {tests!r})
-from engine_kit import RED, reading_yes
-vqa = reading_yes()
+from engine_kit import RED, engine
+vqa = engine()
 vqa.ask(RED, "Is it red?")
 watch = vqa.watch(RED, "Is it wet?")
 atexit.register(vqa.close) if {close} else None

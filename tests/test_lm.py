@@ -1,19 +1,16 @@
 """Language models of this process write what transformers writes to each prompt alone, however they are decoded."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 import torch
 from lm_kit import CONTEXT, HEAD, alone, build, ending, gpt2, llama, mixed, reference
 from tiny_lm import build_tiny_lm, build_tokenizer
 
-import codevqa
 from codevqa.core.errors import ModelError, SetupError
 from codevqa.models.base import GenerationRequest, Message
 from codevqa.models.causal_lm import TransformersLM
@@ -26,13 +23,7 @@ from codevqa.models.causal_lm.network import LlamaNetwork
 WAYS = ("packed", "slots", "generate")
 LONG = Schedule(steps=8, rounds_in_flight=2, prefill_tokens=10**6, length_multiple=64)
 EACH = Schedule(steps=1, rounds_in_flight=0, prefill_tokens=256, length_multiple=1)
-PROMPTS = [
-    "What color is the car?",
-    HEAD + "# Image 2: ",
-    "yes",
-    "Please answer.\n===\n",
-    "box_x, box_y = get_pos(img,",
-]
+CAR = "What color is the car?"
 
 
 @pytest.fixture(params=WAYS)
@@ -42,9 +33,6 @@ def lm(request: pytest.FixtureRequest) -> TransformersLM:
 
 def asked(*prompts: str, most: int = 24, **given: Any) -> list[GenerationRequest]:
     return [GenerationRequest(prompt, most, **given) for prompt in prompts]
-
-
-# Many at once
 
 
 @pytest.mark.parametrize("count", [1, 3, 16])
@@ -72,25 +60,6 @@ def test_short_passes_little_memory_and_few_cores_write_the_same(monkeypatch: py
         torch.set_num_threads(before)
 
 
-def test_text_and_counts_are_those_of_transformers(lm: TransformersLM) -> None:
-    for prompt in PROMPTS:
-        made, text = reference(llama, prompt, 24)
-        (completion,) = lm.generate(asked(prompt))
-        assert (completion.text, completion.completion_tokens) == (text, len(made))
-        assert completion.prompt_tokens == len(lm.tokenizer.encode(prompt))
-
-
-def test_the_mini_model_writes_what_transformers_writes() -> None:
-    folder = Path(codevqa.__file__).parent / "mini" / "weights" / "lm"
-    ours, theirs = (TransformersLM.from_pretrained(folder, device="cpu", loop=loop) for loop in (True, False))
-    requests = asked(HEAD, "Context: a red star.\nQ: What color is the star?\nA:")
-    assert isinstance(ours.model, LlamaNetwork) and not isinstance(theirs.model, LlamaNetwork)
-    assert ours.generate(requests) == theirs.generate(requests)
-
-
-# Ends
-
-
 def test_a_stop_string_in_the_prompt_does_not_end_it(lm: TransformersLM) -> None:
     prompt = "answer\n# Image"
     (free,) = lm.generate(asked(prompt, most=12))
@@ -100,12 +69,12 @@ def test_a_stop_string_in_the_prompt_does_not_end_it(lm: TransformersLM) -> None
 
 @pytest.mark.parametrize("way", WAYS)
 def test_an_end_token_ends_the_text(way: str) -> None:
-    made, text = reference(ending, PROMPTS[0], 12)
+    made, text = reference(ending, CAR, 12)
     assert 3 < len(made) < 12
     lm = build(ending, way)
-    ended, other = lm.generate(asked(PROMPTS[0], PROMPTS[2], most=12))
+    ended, other = lm.generate(asked(CAR, "yes", most=12))
     assert (ended.completion_tokens, ended.text) == (len(made), text[: len(ended.text)]) and len(ended.text) < len(text)
-    assert [other] == lm.generate(asked(PROMPTS[2], most=12))
+    assert [other] == lm.generate(asked("yes", most=12))
 
 
 @pytest.mark.parametrize(("way", "make"), [("packed", llama), ("slots", llama), ("generate", gpt2)])
@@ -136,9 +105,6 @@ def test_tokenizers_that_drop_a_leading_space(tmp_path: Any) -> None:
     assert lm.completion_text([0], [1, 2]) == " = query"
 
 
-# Beginnings in common
-
-
 def test_a_beginning_that_is_kept_changes_no_text(lm: TransformersLM) -> None:
     tails = ["# Image 2: Is it?", "", "  x", "# Image 2: What color is the car?\nimg = open_image(", "=" * 30]
     plain = lm.generate(asked(*(HEAD + tail for tail in tails), most=20))
@@ -152,9 +118,6 @@ def test_a_beginning_that_is_kept_changes_no_text(lm: TransformersLM) -> None:
     joined = HEAD + "answer = "
     for shared in (3, len(HEAD) + 3, 10**6):
         assert lm.generate(asked(joined, shared=shared)) == lm.generate(asked(joined))
-
-
-# Guesses, slots and memory
 
 
 def test_what_has_been_written_is_guessed_and_wrong_guesses_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -200,12 +163,8 @@ def test_recording_a_step_makes_no_token(schedule: Schedule, monkeypatch: pytest
     assert Recorder.made == shapes, "recordings are not kept from call to call"
 
 
-def test_steps_that_cannot_be_recorded_are_launched(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    def refused(*_: Any) -> Any:
-        raise RuntimeError("CUDA error: operation not permitted when stream is capturing")
-
+def test_unrecordable_steps_are_launched(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    refused = Mock(side_effect=RuntimeError("CUDA error: operation not permitted when stream is capturing"))
     monkeypatch.setattr(slots, "Recorder", Recorder)
     monkeypatch.setattr(slots, "enabled", lambda device: True)
     monkeypatch.setattr(Recorder, "__call__", refused)
@@ -270,8 +229,6 @@ def test_a_failure_in_one_worker_is_the_failure_of_the_call(monkeypatch: pytest.
         torch.set_num_threads(before)
 
 
-# Chats, and requests that cannot be answered
-
 TURNS = "{% for turn in messages %}<|{{ turn['role'] }}|>{{ turn['content'] }}\n{% endfor %}"
 REFUSES = "{% if messages[0]['role'] == 'system' %}{{ raise_exception('System role not supported') }}{% endif %}"
 DROPS = "{% if messages[0]['role'] == 'system' %}{% set messages = messages[1:] %}{% endif %}"
@@ -303,9 +260,8 @@ def test_a_system_turn_goes_into_the_first_of_the_user_where_a_template_has_none
 
 @pytest.mark.parametrize("template", ["{{ raise_exception('no') }}", "{% for %}", "{{ messages[0]['content'] + 3 }}"])
 def test_a_template_that_refuses_is_a_setup_error(tmp_path: Any, template: str) -> None:
-    with pytest.raises(SetupError, match=r"refuses this prompt: .* Mend chat_template\.jinja") as caught:
+    with pytest.raises(SetupError, match=r"refuses this prompt: .* Mend chat_template\.jinja"):
         chatting(tmp_path, template).generate([GenerationRequest((SHORT, COLOR), 4)])
-    assert "\n" not in str(caught.value)
 
 
 def test_requests_that_cannot_be_answered(tmp_path: Any, lm: TransformersLM) -> None:

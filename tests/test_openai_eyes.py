@@ -1,19 +1,16 @@
 """OpenAIEyes against an HTTP server on loopback: what it is sent, what becomes of its answers and of its failures."""
 
-from __future__ import annotations
-
 import base64
 import io
 import math
-import threading
 from typing import Any
 
 import pytest
-from openai_kit import Reply, Serve, failure, turn
+from openai_kit import Reply, Serve, failure, refusal, turn
 from PIL import Image
-from test_registry import configured
+from test_downloads import configured
 
-from codevqa.core.errors import ModelError, ServerError
+from codevqa.core.errors import ServerError
 from codevqa.core.images import load_picture
 from codevqa.models.base import LookRequest
 from codevqa.models.openai_eyes import OpenAIEyes
@@ -22,13 +19,6 @@ from codevqa.presets.assembly import check_server
 RED, BLUE = (load_picture(Image.new("RGB", (8, 6), color)) for color in ("red", "blue"))
 ASK = LookRequest((RED,), "What color?", 5)
 YES_NO = LookRequest((RED,), "Is it red?", 5, ("yes", "no"))
-
-
-def refusal(eyes: OpenAIEyes, *requests: LookRequest) -> ModelError:
-    with pytest.raises(ModelError) as caught:
-        eyes.look(requests or [ASK])
-    assert "\n" not in str(caught.value)
-    return caught.value
 
 
 def sent(body: dict[str, Any]) -> list[Image.Image]:
@@ -139,25 +129,12 @@ def test_chances_that_a_server_refuses_are_asked_for_no_more(serve: Serve, refus
 )
 def test_a_model_without_eyes_is_one_clear_error(serve: Serve, blind: Reply) -> None:
     server = serve(lambda path, body, n: blind)
-    error = refusal(OpenAIEyes("m", base_url=server.url))
+    error = refusal(OpenAIEyes("m", base_url=server.url), ASK)
     assert "m at http://127.0.0.1" in str(error) and "has no eyes: " in str(error)
     assert "Name a vision-language model" in error.hint
     assert not isinstance(error, ServerError) and not error.retryable and len(server.seen) == 1
-    other = refusal(OpenAIEyes("m", base_url=serve(lambda *_: failure(400, "Cannot decode the image")).url))
+    other = refusal(OpenAIEyes("m", base_url=serve(lambda *_: failure(400, "Cannot decode the image")).url), ASK)
     assert "answered 400: Cannot decode the image" in str(other)
-
-
-def test_two_hundred_are_under_way_at_once_and_keep_their_order(serve: Serve) -> None:
-    together = threading.Barrier(200)
-
-    def answer(path: str, body: dict[str, Any], n: int) -> Reply:
-        together.wait(60)
-        return turn(body["messages"][0]["content"][-1]["text"])
-
-    eyes = OpenAIEyes("m", base_url=serve(answer).url, concurrency=200)
-    sights = eyes.look([LookRequest((RED,), f"number {n}") for n in range(200)])
-    assert [sight.text for sight in sights] == [f"number {n}" for n in range(200)]
-    assert eyes.batch == 200, "an engine hands over as many"
 
 
 def test_a_server_that_talks_is_cut(serve: Serve) -> None:

@@ -1,16 +1,17 @@
-"""``codevqa eval questions.jsonl``: questions of one's own, their groups, metrics, and what is wrong with them."""
-
-from __future__ import annotations
+"""Files that users hand in: read, or refused in one clear line; and ``codevqa eval`` of questions of one's own."""
 
 import json
+import os
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from cli_kit import ROOT, CommandLine, assert_one_clear_line
+from cli_kit import ROOT, CommandLine, Done, assert_one_clear_line
 from eval_kit import fake_engine
 
+from codevqa.core import given_files
 from codevqa.core.errors import InputError
 from codevqa.eval import Store, evaluate, metric_for, open_dataset
 
@@ -66,9 +67,7 @@ def test_lines_become_examples_with_groups(tmp_path: Path) -> None:
         ([{**ONE, "image": "gone.png"}], "1 of 1 pictures are missing, first: "),
     ],
 )
-def test_what_is_wrong_with_a_file_is_one_line_before_anything_is_asked(
-    rows: list[Any], said: str, tmp_path: Path, codevqa: CommandLine
-) -> None:
+def test_what_is_wrong_in_a_file_is_told(rows: list[Any], said: str, tmp_path: Path, codevqa: CommandLine) -> None:
     done = codevqa("eval", written(tmp_path, *rows), "--out", tmp_path / "run", "--quiet")
     assert_one_clear_line(done, said)
     assert not (tmp_path / "run").exists()
@@ -124,11 +123,6 @@ def test_a_resumed_run_has_the_groups_that_are_asked_for_now(tmp_path: Path) -> 
             assert [one.groups for one in store.examples()] == [{"floor": str(number)} for number in range(3)]
 
 
-def test_a_mistake_at_the_end_of_a_long_file_is_told_before_anything_is_asked(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="line 5001 has no answer"):
-        open_dataset(str(written(tmp_path, *[ONE] * 5000, {**ONE, "answer": ""})))
-
-
 @pytest.mark.slow
 def test_the_commands_of_the_page_work(tmp_path: Path, codevqa: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
     page = (ROOT / "docs" / "own-questions.md").read_text(encoding="utf-8")
@@ -139,3 +133,91 @@ def test_the_commands_of_the_page_work(tmp_path: Path, codevqa: CommandLine, mon
     for command in page.partition("```sh\n")[2].partition("```")[0].splitlines():
         done = codevqa(*command.split()[1:])
         assert done.returncode == 0 and "codevqa  1.000" in done.stdout, f"{command}\n{done.stdout}\n{done.stderr}"
+
+
+SET = ROOT / "prompts" / "gqa"
+GIVEN = {
+    "configuration": ("my.toml", "workers = 1\n"),
+    "preamble": ("preamble.txt", (SET / "preamble.txt").read_text("utf-8")),
+    "examples": ("examples.jsonl", (SET / "examples.jsonl").read_text("utf-8")),
+}
+QUESTION = '{"images": ["a.png"], "question": "Is it?"}'
+DEEP, LONG = "[" * 5000, "1" * 5000
+
+
+@pytest.fixture
+def read(tmp_path: Path, codevqa: CommandLine) -> Callable[[str], Done]:
+    """Runs the command that reads a file, in the place of which the test puts another. None loads a model."""
+    shutil.copytree(SET, tmp_path, dirs_exist_ok=True)
+
+    def run(kind: str) -> Done:
+        file = tmp_path / GIVEN.get(kind, ("questions.jsonl", ""))[0]
+        if kind == "configuration":
+            return codevqa("config", "--config", file)
+        if kind == "questions":
+            return codevqa("ask", "--questions", file)
+        return codevqa("prompt", "-q", "Is it?", "--dataset", tmp_path, "--selection", "fixed", "--form", "completion")
+
+    return run
+
+
+@pytest.mark.parametrize("kind", ["configuration", "preamble", "questions"])
+def test_a_file_that_is_not_text_is_refused(kind: str, tmp_path: Path, read: Callable[[str], Done]) -> None:
+    file = tmp_path / GIVEN.get(kind, ("questions.jsonl", ""))[0]
+    for content, said in (
+        (b"\xff\xfea", "is not a text file in UTF-8: invalid start byte at byte 0."),
+        (b"a = \0", "is not a text file: it holds NUL."),
+    ):
+        file.write_bytes(content)
+        assert_one_clear_line(read(kind), f"{file} {said}")
+    file.unlink()
+    assert_one_clear_line(read(kind), f"No file {file}.")
+    os.mkfifo(file)  # which would wait for its writer
+    assert_one_clear_line(read(kind), f"{file} is not a regular file.")
+
+
+@pytest.mark.parametrize(
+    ("kind", "content", "said"),
+    [
+        ("configuration", f"workers = {DEEP}", "my.toml is nested too deeply."),
+        ("configuration", f"workers = {LONG}", "my.toml: a number has too many digits."),
+        ("configuration", 'prompts = "a\\u0000"', "my.toml: a text holds NUL"),
+        ("configuration", "workers = 1 2", "my.toml: not TOML: "),
+        ("examples", f'{{"id": {"[" * 200}{"]" * 200}}}', "examples.jsonl, line 1 is nested too deeply."),
+        ("examples", '{"id": NaN}', "examples.jsonl, line 1: a number is nan."),
+        ("examples", "{", "examples.jsonl, line 1: not JSON: "),
+        ("examples", f'\n{{"id": {LONG}}}', "examples.jsonl, line 2: a number has too many digits."),
+        ("examples", '{"question": "\\ud800"}', "examples.jsonl, line 1: a text holds NUL or half a surrogate pair."),
+        ("examples", "\n \n", "examples.jsonl is empty."),
+        ("questions", "", "holds no question"),
+    ],
+)
+def test_a_bad_file_is_refused(kind: str, content: str, said: str, tmp_path: Path, read: Callable[[str], Done]) -> None:
+    (tmp_path / GIVEN.get(kind, ("questions.jsonl", ""))[0]).write_text(content)
+    done = read(kind)
+    assert_one_clear_line(done, said)
+    assert len(done.stderr) < 1000
+
+
+@pytest.mark.parametrize("kind", ["configuration", "preamble", "examples"])
+def test_files_of_windows_change_nothing(kind: str, tmp_path: Path, read: Callable[[str], Done]) -> None:
+    before = read(kind) if kind != "configuration" else None
+    name, text = GIVEN[kind]
+    (tmp_path / name).write_bytes(b"\xef\xbb\xbf" + text.replace("\n", "\r\n").encode())
+    done = read(kind)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done == before if before else "workers = 1 " in done.stdout
+
+
+def test_a_large_file_is_refused(tmp_path: Path, read: Callable[[str], Done], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(given_files, "LARGEST", 1 << 20)
+    (tmp_path / "questions.jsonl").write_text(f"{QUESTION}\n" * 30_000)
+    assert_one_clear_line(read("questions"), "has more than 1 MB.")
+
+
+@pytest.mark.parametrize("name", ["x" * 5000, "\udcff.toml", "a\nb.toml"])
+def test_a_name_that_no_file_has_is_refused_in_a_line_that_can_be_read(name: str, codevqa: CommandLine) -> None:
+    for words in (("config", "--preset", name), ("ask", "--questions", name)):
+        done = codevqa(*words)
+        assert_one_clear_line(done, "No " if len(name) < 99 else "xxx...xxx")
+        assert len(done.stderr) < 1000

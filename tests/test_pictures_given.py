@@ -1,9 +1,8 @@
-"""Pictures as users give them: shared between questions and threads, refilled, too many, in the wrong place."""
-
-from __future__ import annotations
+"""What callers give: pictures that are shared, refilled or in the wrong place, and many questions at once."""
 
 import asyncio
 import io
+import itertools
 import re
 import threading
 from collections.abc import Iterator
@@ -12,7 +11,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from engine_kit import RED, engine
+from engine_kit import NARROW, RED, Gate, engine
+from huggingface_hub.utils.tqdm import enable_progress_bars
 from PIL import Image as PILImage
 
 from codevqa import Answer, CodeVQA, QuerySettings
@@ -151,3 +151,76 @@ def test_a_program_in_the_place_of_the_pictures_is_refused(vqa: CodeVQA) -> None
         vqa.run("answer = img.width", "red.png")
     with pytest.raises(InputError, match="A program is a text or a Program, not Image"):
         vqa.run("answer = img.width", RED)  # type: ignore[arg-type]
+
+
+BAD = Path("none.png")
+
+
+@pytest.fixture(scope="module")
+def plain() -> Iterator[CodeVQA]:
+    with engine(settings=NARROW) as made:
+        yield made
+
+
+@pytest.mark.parametrize("bad", [(BAD, "Is it?"), (RED, ""), ("Is it?",), 7])
+def test_one_policy_says_what_becomes_of_whatever_cannot_be_answered(plain: CodeVQA, bad: Any) -> None:
+    asked = [(RED, "Is it red?"), bad]
+    first, second = plain.ask_many(asked)
+    assert (first.text, second.text) == ("yes", "") and second.error is not None
+    with pytest.raises(InputError):
+        plain.ask_many(asked, errors="raise")
+    with pytest.raises(InputError):
+        asyncio.run(plain.ask_many_async(asked, errors="raise"))
+
+
+def test_progress_is_told_and_shown(plain: CodeVQA, capfd: pytest.CaptureFixture[str]) -> None:
+    told: list[tuple[int, int | None]] = []
+    plain.ask_many([(RED, "a?"), (BAD, "b?")], progress=lambda done, total: told.append((done, total)))
+    plain.ask_many(iter([(RED, "a?")]), progress=lambda done, total: told.append((done, total)))
+    assert told == [(1, 2), (2, 2), (1, None)]
+    assert capfd.readouterr().err == ""
+    enable_progress_bars()  # commands that were quiet turned them off for the process
+    plain.ask_many([(RED, "a?"), (RED, "b?")], progress=True)
+    assert "2/2" in capfd.readouterr().err
+
+
+def test_answers_come_before_the_last_question_is_answered() -> None:
+    gate = Gate()
+    with engine(read=gate, workers=2) as gated:
+        asked: Iterator[Any] = iter([(BAD, "Bad?"), (RED, "Held?")])
+        answers = gated.ask_stream(asked, method="pnpvqa")
+        place, answer = next(answers)
+        assert (place, answer.error is not None) == (0, True)
+        assert gate.entered.wait(20) and not gate.open.is_set()
+        gate.open.set()
+        assert [(place, answer.text) for place, answer in answers] == [(1, "yes")]
+
+
+def test_questions_without_end_are_taken_as_there_is_room(plain: CodeVQA) -> None:
+    taken = itertools.count()
+    endless = ((RED, f"Is it {next(taken)}?") for _ in itertools.repeat(None))
+    answers = plain.ask_stream(endless)
+    found = [next(answers)[1].text for _ in range(5)]
+    answers.close()
+    assert found == ["yes"] * 5
+    assert next(taken) <= 5 + 2 * NARROW.workers
+
+    async def main() -> list[str]:
+        stream = plain.ask_stream_async((RED, f"Is it {next(taken)}?") for _ in itertools.repeat(None))
+        found = [(await anext(stream))[1].text for _ in range(5)]
+        await stream.aclose()
+        return found
+
+    assert asyncio.run(main()) == ["yes"] * 5
+
+
+def test_leaving_a_stream_ends_what_is_under_way() -> None:
+    gate = Gate()
+    with engine(read=gate, workers=2) as gated:
+        held = [(RED, f"Held {number}?") for number in range(20)]
+        answers = gated.ask_stream([(BAD, "Bad?"), *held], method="pnpvqa")
+        next(answers)
+        answers.close()
+        gate.open.set()
+        assert texts(gated.ask_many([(RED, "Is it red?")], method="pnpvqa")) == ["yes"]
+    assert not {"Held 2?", "Held 3?"} & set(gate.questions), "they wait for the first two, and nobody for them"

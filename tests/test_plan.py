@@ -1,18 +1,30 @@
-"""Which calls are read off a program, and the shape of a program."""
+"""Calls are read off a program and begun ahead of it, which changes when models are asked and nothing else."""
 
-# ruff: noqa: E501 -- a program reads best on one line
-
-from __future__ import annotations
-
+import asyncio
+import dataclasses
+import gc
+import logging
 import subprocess
 import sys
+import threading
+from typing import Any
 
+import engine_kit
 import pytest
 from PIL import Image as PILImage
 
+from codevqa import Answer, CodeVQA, Limits, Question
+from codevqa.core.errors import CodeVQAError, ModelError, ServerError
 from codevqa.core.images import load_picture
 from codevqa.engine.call_plan import plan_calls
-from codevqa.primitives.kinds import Image
+from codevqa.models.base import GenerationRequest
+from codevqa.models.fakes import ScriptedLM
+from codevqa.primitives import Image, primitive
+from codevqa.primitives.visual import VISUAL
+from codevqa.sandbox import Sandbox
+
+# ruff: noqa: E501 -- a program reads best on one line
+
 
 WANTED = {"query", "get_pos", "find_matching_image"}
 PICTURES = tuple(Image(number, load_picture(PILImage.new("RGB", (8, 8), (number, 0, 0)))) for number in range(1, 4))
@@ -68,3 +80,165 @@ def test_calls_read_off_a_program(source: str, expected: list[str]) -> None:
 def test_an_odd_backslash_of_a_model_s_is_no_warning_of_the_user_s() -> None:
     code = "from codevqa.core.program_tree import parse; assert parse(r\"answer = '\\d'\") is not None"
     assert subprocess.run([sys.executable, "-W", "error", "-c", code], check=False).returncode == 0
+
+
+SHADES = [PILImage.new("RGB", (60, 40), (40 * number, 90, 10)) for number in range(5)]
+LOOP = 'images = open_images("ImageSet7.jpg")\nn = 0\nfor img in images:\n    if query(img, "Is there a dog?") == "yes":\n        n = n + 1\nanswer = str(n)'
+LEAVES = 'answer = "no"\nfor img in images:\n    if query(img, "Is there a dog?") == "yes":\n        answer = "yes"\n        break'
+
+
+class Reader(ScriptedLM):
+    """Answers by a hash of the prompt, so that answers depend on captions; fails on a word, if told."""
+
+    def __init__(self, fails_on: str = "\0", error: type[CodeVQAError] = ModelError) -> None:
+        super().__init__(self.read, name="reader")
+        self.fails_on, self.error = fails_on, error
+
+    def read(self, request: GenerationRequest) -> str:
+        if self.fails_on in str(request.prompt).rsplit("Q: ", 1)[1].lower():
+            raise self.error("broken")
+        return " yes" if sum(map(ord, str(request.prompt))) % 2 else " no"
+
+
+def engine(program: str = "", read: ScriptedLM | None = None, **settings: Any) -> CodeVQA:
+    return engine_kit.engine(program, read or Reader(), **settings)
+
+
+def timeless(answer: Answer) -> Answer:
+    """The answer without the seconds in it."""
+    calls = tuple(dataclasses.replace(call, seconds=0.0) for call in answer.trace.calls)
+    return dataclasses.replace(answer, seconds=0.0, trace=dataclasses.replace(answer.trace, calls=calls))
+
+
+PROGRAMS = [
+    LOOP,
+    LEAVES,
+    "answer = [get_pos(i, 'dog')[0] for i in images] + [get_pos(i, 'dog')[1] for i in images]",
+    "img = find_matching_image(images, 'dog')\nother = find_matching_image(images, 'cat')\nanswer = img == other",
+    "a = query(images[0], 'a?')\nb = query(images[1], 'b?') if a == 'yes' else query(images[2], 'c?')\nanswer = a + b",
+    "x = query(images[0], 'same?') + query(images[0], 'same?') + query(images[1], 'same?')\nanswer = x",
+    "query(images[0], 'a?')\nx = query(images[1], 'bad?')\nanswer = query(images[2], 'c?')",
+    "x = [query(i, 'a?') for i in images]\nanswer = x[9]",
+    "try:\n    query(images[0], ' ')\nexcept ValueError:\n    pass\nget_pos(images[0], '')\nanswer = 1",
+    "query(images[0], 'a?')\nquery(images[1], 3)\nanswer = 1",
+    "query(images[0], 'a?')\nanswer = query(images[1])",
+    "for n in range(30):\n    query(images[0], f'is it {n}?')\nanswer = 1",
+    "print('x')\nanswer = [query(i, f'is it {n}?') for n, i in enumerate(images)]",
+]
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_answers_traces_errors_and_tokens_stay_the_same(program: str) -> None:
+    found = []
+    for settings in ({"ahead": False, "max_batch": 1, "remember": 0}, {}):
+        with engine(program, Reader(fails_on="bad"), limits=Limits(calls=20), **settings) as vqa:
+            (answer,) = vqa.ask_many([Question(SHADES, "Is it so?", "set")])
+            found.append(timeless(answer))
+    assert found[0] == found[1]
+    assert found[0].program is not None or found[0].error is not None
+
+
+def test_failures_nobody_asked_for_are_silent(caplog: pytest.LogCaptureFixture) -> None:
+    program = "a = [query(i, 'good?') for i in images]\nb = [query(i, a[0] + '?') for i in images]\nanswer = 1\nif len(a) == 9:\n    query(images[0], 'bad?')\n    query(images[1], 'bad?')"
+    read = Reader(fails_on="bad")
+    with caplog.at_level(logging.DEBUG, "asyncio"), engine(read=read, batch_wait=0.0) as vqa:
+        answers = [vqa.run(SHADES, program) for _ in range(3)]
+        gc.collect()  # asyncio reports a failure that nobody looked at when it forgets it
+    assert [answer.text for answer in answers] == ["1"] * 3
+    assert not [record for record in caplog.records if record.levelno >= logging.WARNING]
+    with engine(read=Reader(fails_on="bad", error=ServerError)) as vqa, pytest.raises(ServerError, match="broken"):
+        vqa.run(SHADES, "answer = [query(i, 'bad?') for i in images]")
+
+
+def test_what_the_program_never_asks_for_is_cancelled() -> None:
+    entered, let_go = threading.Event(), threading.Event()
+
+    def read(request: GenerationRequest) -> str:
+        entered.set()
+        assert let_go.wait(10)
+        return " yes"
+
+    slow = "for i in images:\n    query(i, 'a?')\nanswer = 1"
+    reader = ScriptedLM(read, name="reader")
+
+    async def main(vqa: CodeVQA) -> None:
+        asking = asyncio.ensure_future(vqa.run_async(SHADES, slow))
+        assert await asyncio.to_thread(entered.wait, 10)
+        asking.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await asking
+        await asyncio.sleep(0.3)  # the engine hears of it a moment later
+        let_go.set()
+        assert (await vqa.run_async(SHADES, "answer = query(images[0], 'b?')")).text == "yes"
+
+    with engine(read=reader, max_batch=1) as vqa:
+        asyncio.run(asyncio.wait_for(main(vqa), 20))
+    assert len(reader.requests) == 2  # the one that ran, and the new one; four never began
+
+
+def test_a_primitive_of_the_user_s_is_called_ahead_only_if_it_says_so() -> None:
+    called: list[tuple[str, int]] = []
+
+    @primitive
+    def own(number: int) -> int:
+        """Counts its calls."""
+        called.append(("own", number))
+        return number
+
+    @primitive(ahead=True)
+    def pure(number: int) -> int:
+        """Counts its calls."""
+        called.append(("pure", number))
+        return number
+
+    program = "{0}(1)\n{0}(2)\nif {0}(3) == 4:\n    {0}(4)\nanswer = 1"
+    with engine(primitives=[own, pure]) as vqa:
+        vqa.run(SHADES, program.format("own"))
+        assert called == [("own", 1), ("own", 2), ("own", 3)]
+        vqa.run(SHADES, program.format("pure"))
+    assert sorted(number for name, number in called if name == "pure") == [1, 2, 3]
+
+
+def test_a_new_image_of_the_program_is_not_taken_for_an_old_one() -> None:
+    @primitive
+    def swapped(images: list[Image]) -> list[Image]:
+        """Returns pictures under one another's numbers."""
+        first, second = images[:2]
+        return [Image(first.index, second.picture), Image(second.index, first.picture)]
+
+    program = "c = swapped(images)\nanswer = query(c[0], 'x?')\na = query(images[0], 'x?')\nb = query(images[1], 'x?')"
+    found = []
+    for ahead in (False, True):
+        with engine(primitives=[swapped], ahead=ahead, remember=0) as vqa:
+            found.append(timeless(vqa.run(SHADES, program)))
+    assert found[0] == found[1]
+    captions = [call.evidence[0].captions for call in found[1].trace.calls[1:]]
+    assert captions[0] == captions[2] != captions[1]
+
+
+BROKEN = [
+    "answer = qury(img, '{0}')",
+    "answer = query(img, '{0}') + 1",
+    "answer = query(3, '{0}')",
+    "a, b = query(img, '{0}'), 1\nanswer = c",
+    "x, y, z = get_pos(img, '{0}')\nanswer = x",
+    "answer = query(img, '{0}').lower(",
+    "answer = '{0}'[400]",
+]
+
+
+@pytest.mark.parametrize("text", BROKEN)
+def test_a_check_shared_by_shape_says_what_a_check_of_the_program_says(text: str) -> None:
+    async def said(*sources: str) -> list[str]:
+        found = []
+        async with Sandbox(VISUAL, workers=1) as box:
+            for source in sources:
+                try:
+                    await box.check(source)
+                    found.append("fine")
+                except CodeVQAError as error:
+                    found.append(f"{type(error).__name__}: {error}")
+        return found
+
+    dog, cat = text.format("dog"), text.format("cat")
+    assert asyncio.run(said(dog, cat, cat))[1:] == asyncio.run(said(cat)) * 2

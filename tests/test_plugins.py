@@ -1,14 +1,12 @@
 """Parts of one's own: files that ``--include`` names, an installed package, and plugins that fail."""
 
-from __future__ import annotations
-
 import logging
 import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
+from importlib.metadata import EntryPoint, EntryPoints
 from pathlib import Path
-from typing import Any
 
 import pytest
 from cli_kit import GARDEN, ROOT, CommandLine, assert_one_clear_line, environment
@@ -71,9 +69,7 @@ def test_an_included_file_brings_primitives_and_models(tmp_path: Path, codevqa: 
         ("raise SystemExit(0)", "line 1: SystemExit: 0"),
     ],
 )
-def test_what_fails_in_an_included_file_is_one_line_and_leaves_nothing(
-    source: str, said: str, tmp_path: Path, codevqa: CommandLine
-) -> None:
+def test_a_file_that_fails_leaves_nothing(source: str, said: str, tmp_path: Path, codevqa: CommandLine) -> None:
     (tmp_path / "own_broken.py").write_text(source)
     done = codevqa("run", "--include", tmp_path / "own_broken.py", "-", GARDEN, stdin="answer = 1")
     assert_one_clear_line(done, said)
@@ -96,29 +92,13 @@ def test_a_file_that_is_called_as_a_module_is_or_is_not_there(tmp_path: Path) ->
             plugins.include(tmp_path / name)
 
 
-class _Point:
-    def __init__(self, name: str) -> None:
-        self.name = self.module = name
-
-    def __lt__(self, other: Any) -> bool:
-        return bool(self.name < other.name)
-
-
-class _Points(list[Any]):
-    @property
-    def names(self) -> set[str]:
-        return {one.name for one in self}
-
-
-def test_a_plugin_that_fails_or_is_slow_is_told_and_the_others_work(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_plugins_that_fail(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setattr(plugins, "_SLOW_S", 0.05)
     (tmp_path / "own_bad.py").write_text(f"{PART}\nraise RuntimeError('no\\nluck')")
     (tmp_path / "own_good.py").write_text(f"import time\ntime.sleep(0.4)\n{PART}")
     (tmp_path / "own_panic.py").write_text("raise BaseException('odd')")
-    points = _Points(map(_Point, ("own_bad", "own_good", "own_panic")))
+    points = EntryPoints(EntryPoint(name, name, "codevqa") for name in ("own_bad", "own_good", "own_panic"))
     monkeypatch.setattr("importlib.metadata.entry_points", lambda group: points)
     with caplog.at_level(logging.WARNING):
         assert plugins.names("language_model") == ["own_good/fixed"]
@@ -183,19 +163,8 @@ def test_what_a_part_raises_is_one_line(
     (tmp_path / "questions.json").write_text('[{"question_id": 1, "question": "Is it?", "image": "g.png"}]')
     shutil.copy(GARDEN, tmp_path / "g.png")
     data = GARDEN.parent if "/" in words[0] else tmp_path
-    done = codevqa(
-        "eval",
-        *words,
-        "--data",
-        data,
-        "--split",
-        "questions",
-        "--include",
-        tmp_path / "own_data.py",
-        "--out",
-        tmp_path / "run",
-        "--quiet",
-    )
+    given = ("eval", *words, "--data", data, "--split", "questions")
+    done = codevqa(*given, "--include", tmp_path / "own_data.py", "--out", tmp_path / "run", "--quiet")
     assert_one_clear_line(done, said)
 
 
@@ -213,9 +182,3 @@ def test_the_example_package_is_installed_and_used(tmp_path: Path) -> None:
     words += ["--limit", "1", "--method", "codevqa"]
     done = subprocess.run([*command, *words], env=told, capture_output=True, text=True, timeout=300, check=True)
     assert done.stdout.startswith("brightness/bright test: 1 questions; exact match"), done.stderr
-
-
-def test_help_looks_up_no_plugin() -> None:
-    source = "import sys\nfrom codevqa.cli import main\nprint('codevqa.plugins' in sys.modules)"
-    done = subprocess.run([sys.executable, "-c", source], capture_output=True, text=True, timeout=100, check=True)
-    assert done.stdout == "False\n"

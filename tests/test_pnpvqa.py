@@ -1,41 +1,22 @@
-from __future__ import annotations
-
 import dataclasses
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pytest
-from reading_kit import read
+from reading_kit import Letters, read
 
 from codevqa.core.settings import QuerySettings
 from codevqa.core.trace import Form
 from codevqa.core.wording import Wording
-from codevqa.models.base import CaptionRequest
+from codevqa.models.base import CaptionRequest, Map
 from codevqa.models.fakes import FakeCaptioner, FakeMatcher, ScriptedLM
-from codevqa.primitives.reading import render_reading
+from codevqa.primitives.patches import Patches
 from codevqa.prompts import PromptSet, ReadingExample
 from codevqa.prompts import load as load_prompts
 
 RED = ReadingExample("1", "what COLOR is it?", ("a red car", "the street"), "red")
 PAIR = ReadingExample("2", "Both dogs?", (("a dog",), ("a cat", "a mat")), "no")
-
-
-def test_reading_prompt_of_one_image_byte_for_byte() -> None:
-    assert render_reading([RED], [["two dogs", "grass"]], "how MANY dogs?", "image") == (
-        "Please answer the question according to the above context.\n===\n"
-        "Context: A red car. The street.\n===\nQ: What color is it?\nA: red\n\n===\n"
-        "Context: Two dogs. Grass.\n===\nQ: How many dogs?\nA:"
-    )
-
-
-def test_reading_prompt_of_a_set_byte_for_byte() -> None:
-    assert render_reading([PAIR], [["a bird"], ["a fish", "water"]], "any birds?", "set") == (
-        "Please answer the question according to the above context.\n===\n"
-        "Context:\nImage 1: A dog.\nImage 2: A cat. A mat.\n===\nQ: Both dogs?\nA: no\n\n===\n"
-        "Context:\nImage 1: A bird.\nImage 2: A fish. Water.\n===\nQ: Any birds?\nA:"
-    )
 
 
 def prompts(**changes: Any) -> PromptSet:
@@ -89,17 +70,9 @@ def test_no_question_is_read_without_examples_where_there_are_some(
     task: Form = "set" if form == "image" else "image"
     banks: dict[Form, PromptSet] = {form: prompts(reading=others), task: prompts(reading=own)}
     hat = FakeCaptioner("a hat", grid=6)
-    reading = read("What?", ScriptedLM("x"), banks, QuerySettings(), form=form, task=task, captioner=hat)
-    assert reading.evidence[-1].prompt.partition("\n===\n")[2] == f"{example}\n\n===\n{asked}\n===\nQ: What?\nA:"
-
-
-class Letters:
-    """Embeds by letters."""
-
-    name = "letters"
-
-    def embed(self, sentences: Sequence[str]) -> npt.NDArray[np.float32]:
-        return np.array([[text.lower().count(one) for one in "abcdefghijklmnopqrstuvwxyz"] for text in sentences], "f4")
+    reading = read("what SIZE?", ScriptedLM("x"), banks, QuerySettings(), form=form, task=task, captioner=hat)
+    head = "Please answer the question according to the above context."
+    assert reading.evidence[-1].prompt == f"{head}\n===\n{example}\n\n===\n{asked}\n===\nQ: What size?\nA:"
 
 
 BANK = tuple(ReadingExample(word, f"{word * 3}?", ("a",), "yes") for word in ("a", "b", "z"))
@@ -150,11 +123,32 @@ def test_a_statement_is_put_as_its_wording_says(wording: Wording, form: Form, as
     ("wording", "asked", "looked_for"),
     [("asked", "The stop sign!\nA:", "The STOP sign!"), ("release", "The stop sign\nA:", "the stop sign")],
 )
-def test_what_a_program_asks_is_never_turned_into_another_question(
-    wording: Wording, asked: str, looked_for: str
-) -> None:
+def test_what_a_program_asks_is_never_another_question(wording: Wording, asked: str, looked_for: str) -> None:
     matcher, settings = FakeMatcher(6), QuerySettings(wording=wording)
     about: Any = {"task": "set", "about": "Both are red."}
     reading = read("The STOP sign!", ScriptedLM("x"), {"set": prompts()}, settings, matcher=matcher, **about)
     assert reading.evidence[-1].prompt.rsplit("\nQ: ")[-1] == asked
     assert matcher.matches.requests[-1].text == looked_for
+
+
+def choice(relevance: Map, count: int, seed: int) -> tuple[int, ...]:
+    """The definition."""
+    weights: npt.NDArray[np.float64] = relevance.astype(np.float64).ravel()
+    if not np.isfinite(weights.sum()) or weights.sum() <= 0:
+        weights = np.ones_like(weights)
+    weights = weights / weights.sum() + 1e-12
+    drawn = np.random.default_rng(seed).choice(weights.size, count, replace=False, p=weights / weights.sum())
+    return tuple(sorted(drawn.tolist()))
+
+
+@pytest.mark.parametrize("sharpness", [1, 6, 60])
+def test_patches_are_those_that_numpy_draws(sharpness: float) -> None:
+    maps: list[Map] = list((np.random.default_rng(3).random((30, 12, 12)) ** sharpness).astype(np.float32))
+    maps[4][:], maps[5][:], maps[6][0, 0] = 0, np.nan, np.inf
+    for seed, one in enumerate(maps, 2**40):
+        chances = Patches(one, 20)
+        assert [chances.draw(seed), chances.draw(seed + 1)] == [choice(one, 20, seed), choice(one, 20, seed + 1)]
+
+
+def test_a_small_picture_gives_all_its_patches() -> None:
+    assert Patches(np.ones((3, 3), np.float32), 10).draw(0) == tuple(range(9))

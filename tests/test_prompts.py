@@ -1,35 +1,33 @@
-"""Prompt sets: loading, and the paper release's layouts."""
+"""Prompt sets and the paper release's layouts, and the examples nearest to a question."""
 
-from __future__ import annotations
-
+import asyncio
 import json
+import os
+import re
 import shutil
+import subprocess
+import sys
+import threading
+from collections.abc import Sequence
 from pathlib import Path
 
+import numpy as np
+import numpy.typing as npt
 import pytest
 
-from codevqa.core.errors import InputError
+import codevqa
+from codevqa.core.errors import InputError, ModelError, ModelNotFoundError
+from codevqa.models.retrieval import ExampleIndex, SentenceRetriever, StaticEmbedding, cache_folder
 from codevqa.prompts import Example, load
-
-# -- the sets of the package -----------------------------------------------------------------------------------------
-
-
-def test_gqa_has_the_papers_numbers() -> None:
-    gqa = load("gqa")
-    assert (gqa.form, gqa.shots, gqa.captions, gqa.caption_draws) == ("image", 12, 7, 100)
-    assert {len(captions) for example in gqa.reading for captions in example.by_image} == {7}
-
-
-# -- loading ---------------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Path:
+def mine(tmp_path: Path) -> Path:
     return Path(shutil.copytree(Path(__file__).parents[1] / "prompts" / "gqa", tmp_path / "mine"))
 
 
-def test_a_folder_loads_like_a_name(folder: Path) -> None:
-    assert load(folder) == load("gqa") == load(str(folder))
+def test_a_folder_loads_like_a_name(mine: Path) -> None:
+    assert load(mine) == load("gqa") == load(str(mine))
 
 
 @pytest.mark.parametrize(
@@ -43,26 +41,21 @@ def test_a_folder_loads_like_a_name(folder: Path) -> None:
         ("preamble.txt", 10, "{apis}", "preamble.txt: {api} must stand in it once, found 0 times"),
     ],
 )
-def test_malformed_files_say_where(folder: Path, file: str, line: int, broken: str, says: str) -> None:
-    lines = (folder / file).read_text().split("\n")
+def test_malformed_files_say_where(mine: Path, file: str, line: int, broken: str, says: str) -> None:
+    lines = (mine / file).read_text().split("\n")
     if file == "preamble.txt":
         line = lines.index("{api}") + 1
     lines[line - 1] = broken
-    (folder / file).write_text("\n".join(lines))
-    with pytest.raises(InputError) as caught:
-        load(folder)
-    assert says in str(caught.value)
-    assert "\n" not in str(caught.value)
+    (mine / file).write_text("\n".join(lines))
+    with pytest.raises(InputError, match=re.escape(says)):
+        load(mine)
 
 
-def test_line_separators_inside_a_question_end_no_line(folder: Path) -> None:
+def test_line_separators_inside_a_question_end_no_line(mine: Path) -> None:
     line = {"id": "u", "question": "Is\u2028it?", "program": "answer = query(img, 'Is it?')"}
-    with (folder / "examples.jsonl").open("a", encoding="utf-8") as handle:
+    with (mine / "examples.jsonl").open("a", encoding="utf-8") as handle:
         handle.write(json.dumps(line, ensure_ascii=False) + "\n")
-    assert load(folder).examples[-1].question == "Is\u2028it?"
-
-
-# -- the release's layouts -------------------------------------------------------------------------------------------
+    assert load(mine).examples[-1].question == "Is\u2028it?"
 
 
 def pool(folder: Path, programs: object, reading: object = None, task: str = "gqa") -> Path:
@@ -129,3 +122,142 @@ def test_what_the_files_of_the_release_lack_is_named(tmp_path: Path) -> None:
         load(programs)
     with pytest.raises(InputError, match=r"mine_programs\.json is of no known prompt set"):
         load(programs.rename(tmp_path / "mine_programs.json"))
+
+
+WORDS = ("[UNK]", "dog", "cat", "tree")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    from sentence_transformers import SentenceTransformer
+    from sentence_transformers.sentence_transformer.modules import StaticEmbedding
+    from tokenizers import Tokenizer
+    from tokenizers.models import WordLevel
+    from tokenizers.pre_tokenizers import Whitespace
+
+    tokenizer = Tokenizer(WordLevel({word: place for place, word in enumerate(WORDS)}, unk_token="[UNK]"))
+    tokenizer.pre_tokenizer = Whitespace()
+    weights = np.eye(len(WORDS), dtype=np.float32)
+    weights[0] = 0  # an unknown word says nothing
+    path = tmp_path_factory.mktemp("retriever")
+    SentenceTransformer(modules=[StaticEmbedding(tokenizer, embedding_weights=weights)], device="cpu").save(str(path))
+    return path
+
+
+def test_nearest_first_and_ties_keep_the_bank_s_order(folder: Path) -> None:
+    retriever = SentenceRetriever.from_pretrained(folder)
+    index = ExampleIndex(retriever, ["cat", "tree", "dog dog cat", "dog"] + ["tree"] * 30)
+    assert index.nearest("dog", 2) == (3, 2)
+    assert index.nearest("cat", 3) == (0, 2, 1)
+    assert index.nearest("zebra", 30) == tuple(range(30))
+    many = ExampleIndex(retriever, ["tree", "dog", "cat"] * 40)
+    assert many.nearest("dog", 40) == tuple(range(1, 120, 3))
+    assert index.nearest("dog", 0) == ()
+    assert len(index.nearest("dog", 99)) == 34
+
+
+class Slow:
+    """Embeds in a while, all but one word."""
+
+    name = "slow"
+
+    def __init__(self) -> None:
+        self.asked: list[list[str]] = []
+        self.begun, self.go = threading.Event(), threading.Event()
+
+    def embed(self, sentences: Sequence[str]) -> npt.NDArray[np.float32]:
+        self.asked.append(list(sentences))
+        self.begun.set()
+        assert self.go.wait(30)
+        if "bad" in sentences:
+            raise ValueError("no such word")
+        return np.array([[len(sentence)] for sentence in sentences], np.float32)
+
+
+def test_nobody_waits_while_questions_are_embedded_and_one_that_cannot_be_fails_alone() -> None:
+    retriever = Slow()
+    index = ExampleIndex(retriever, ["a", "bbb"])
+
+    async def ask() -> list[BaseException | None]:
+        first = asyncio.create_task(index.prepare("c"))
+        await asyncio.to_thread(retriever.begun.wait, 30)
+        others = [asyncio.create_task(index.prepare(question)) for question in ("good", "bad", "c", "good", "fine")]
+        await asyncio.sleep(0.01)  # the loop goes on
+        assert not first.done() and len(retriever.asked) == 1
+        retriever.go.set()
+        return await asyncio.gather(first, *others, return_exceptions=True)
+
+    *good, bad, again, same, fine = asyncio.run(ask())
+    assert [*good, again, same, fine] == [None] * 5
+    assert isinstance(bad, ModelError) and "no such word" in str(bad)
+    assert retriever.asked[:2] == [["a", "bbb"], ["c"]]
+    assert sorted(retriever.asked[2:]) == [["bad"], ["fine"], ["good"]]
+    asked = len(retriever.asked)
+    assert index.nearest("good", 1) == index.nearest("fine", 1) == (1,)
+    assert len(retriever.asked) == asked, "it was embedded where others wait"
+
+
+def test_a_folder_that_is_missing_or_holds_no_model_is_one_clear_line(tmp_path: Path) -> None:
+    for path in (tmp_path / "none", tmp_path):
+        with pytest.raises(ModelNotFoundError, match="Cannot load the sentence embedding model") as caught:
+            SentenceRetriever.from_pretrained(path)
+        assert str(path) in str(caught.value)
+
+
+def test_a_tokenizer_of_another_matrix_is_one_clear_line(folder: Path, tmp_path: Path) -> None:
+    from safetensors.torch import load_file, save_file
+
+    shutil.copytree(folder, tmp_path / "short")
+    weights = load_file(folder / "model.safetensors")["embedding.weight"]
+    save_file({"embedding.weight": weights[:-1].clone()}, tmp_path / "short" / "model.safetensors")
+    with pytest.raises(ModelNotFoundError, match=r"tokenizer\.json has \d+ tokens, and embedding\.weight \d+ rows"):
+        SentenceRetriever.from_pretrained(tmp_path / "short")
+
+
+def test_a_static_model_is_loaded_without_sentence_transformers_and_gives_its_numbers(folder: Path) -> None:
+    from sentence_transformers import SentenceTransformer
+
+    code = (
+        "import sys; from codevqa.models.retrieval import SentenceRetriever as R; R.from_pretrained(sys.argv[1]);"
+        "sys.exit(int(bool({'sentence_transformers', 'transformers'} & set(sys.modules))))"
+    )
+    assert subprocess.run([sys.executable, "-c", code, str(folder)], timeout=500).returncode == 0
+    mini = Path(codevqa.__file__).parent / "mini" / "weights" / "retriever"
+    for place in (folder, mini):
+        texts = ["dog", "Is there a red house left of the tree?", "", "zebra dog"]
+        expected = SentenceTransformer(str(place), device="cpu").encode(texts)
+        np.testing.assert_allclose(SentenceRetriever.from_pretrained(place).embed(texts), expected, rtol=0, atol=3e-7)
+
+
+def test_another_model_goes_through_sentence_transformers(folder: Path, tmp_path: Path) -> None:
+    shutil.copytree(folder, tmp_path, dirs_exist_ok=True)
+    settings = json.loads((tmp_path / "config_sentence_transformers.json").read_text())
+    settings |= {"prompts": {"question": "cat "}, "default_prompt_name": "question"}
+    (tmp_path / "config_sentence_transformers.json").write_text(json.dumps(settings))
+    assert SentenceRetriever.from_pretrained(tmp_path).embed(["dog"]).tolist() == [[0, 0.5, 0.5, 0]]
+
+
+def test_a_bank_is_kept_until_weights_change(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setattr(StaticEmbedding, "of", lambda folder: None)
+    model = shutil.copytree(folder, tmp_path / "model")
+    bank = ["dog", "cat dog", "tree"]
+
+    def nearest() -> tuple[int, ...]:
+        return ExampleIndex(SentenceRetriever.from_pretrained(model), bank).nearest("tree", 3)
+
+    assert nearest() == (2, 0, 1)
+    (kept,) = cache_folder().iterdir()
+    right = np.load(kept)
+    np.save(kept, right[::-1])
+    assert nearest() == (0, 1, 2), "it was read"
+    for damaged in (kept.read_bytes()[:-9], b""):
+        kept.write_bytes(damaged)
+        assert nearest() == (2, 0, 1)
+    np.save(kept, right[::-1])
+    for weights in model.rglob("*.safetensors"):
+        os.utime(weights, (1, 1))
+    assert nearest() == (2, 0, 1) and len([*cache_folder().iterdir()]) == 2
+    shutil.rmtree(cache_folder())
+    cache_folder().write_bytes(b"")  # a file where the folder would be
+    assert nearest() == (2, 0, 1)

@@ -1,16 +1,18 @@
-"""Reading captions: prompts in both forms, answers in the words of their kind, and the second witness."""
-
-from __future__ import annotations
+"""What a reader is asked: of captions, with a second witness before it, and of what it knows itself."""
 
 from dataclasses import replace
 from typing import Any
 
+import engine_kit
 import pytest
+from engine_kit import RED
 from reading_kit import read
 
+from codevqa import CodeVQA
 from codevqa.core.question_kind import question_kind
 from codevqa.core.settings import QuerySettings
 from codevqa.core.trace import Form
+from codevqa.models.base import GenerationRequest, Message
 from codevqa.models.fakes import FakeCaptioner, FakeMatcher, ScriptedLM
 from codevqa.primitives.reading import answer_in, render_reading_chat
 from codevqa.primitives.witness import described, stated_number
@@ -75,26 +77,26 @@ def test_what_follows_from_descriptions_that_fit(question: str, logits: list[flo
     assert not any(asked.suffice(logits[:count], 0.01) for count in range(1, len(logits)))
 
 
-@pytest.mark.parametrize(
-    ("question", "texts"),
-    [
-        ("Is there exactly one red dish?", ("a red dish", "two red dishes")),
-        ("How many cherries are there on the plate?", ("a cherry on the plate", "two cherries on the plate")),
-        ("How many people are sitting?", ("a person sitting", "two people sitting")),
-        ("How many buses are there?", ("a bus", "two buses")),
-        ("There is at least 1 block closely touching a wall.", ("a block closely touching a wall",)),
-        # Where the description would not be good English, there is none.
-        ("Are there exactly two sheep?", ()),
-        ("How many knives are there?", ()),
-        ("Does the bus have wheels?", ()),
-        ("Is the lettuce to the right or to the left of the food?", ()),
-        ("The left image shows a canoe.", ()),
-        ("There is a bench with a cat and two bags on it.", ("a bench with a cat and two bags on it",)),
-    ],
-)
-def test_a_description_is_good_english_or_there_is_none(question: str, texts: tuple[str, ...]) -> None:
-    found = described(question).texts
-    assert (found[: len(texts)] if texts else found) == texts
+DESCRIPTIONS: dict[str, tuple[str, ...]] = {
+    "Is there exactly one red dish?": ("a red dish", "two red dishes"),
+    "How many cherries are there on the plate?": ("a cherry on the plate", "two cherries on the plate"),
+    "How many people are sitting?": ("a person sitting", "two people sitting"),
+    "How many buses are there?": ("a bus", "two buses"),
+    "There is at least 1 block closely touching a wall.": ("a block closely touching a wall",),
+    # Where the description would not be good English, there is none.
+    "Are there exactly two sheep?": (),
+    "How many knives are there?": (),
+    "Does the bus have wheels?": (),
+    "Is the lettuce to the right or to the left of the food?": (),
+    "The left image shows a canoe.": (),
+    "There is a bench with a cat and two bags on it.": ("a bench with a cat and two bags on it",),
+}
+
+
+def test_a_description_is_good_english_or_there_is_none() -> None:
+    for question, texts in DESCRIPTIONS.items():
+        found = described(question).texts
+        assert (found[: len(texts)] if texts else found) == texts
 
 
 @pytest.mark.parametrize(
@@ -105,9 +107,7 @@ def test_a_description_is_good_english_or_there_is_none(question: str, texts: tu
         (-9.0, False, "yes", ["pnpvqa"]),  # the baseline only reads
     ],
 )
-def test_a_sure_witness_answers_without_captions_and_an_unsure_one_leaves_it_to_reading(
-    logit: float, witness: bool, text: str, kinds: list[str]
-) -> None:
+def test_only_a_sure_witness_answers_alone(logit: float, witness: bool, text: str, kinds: list[str]) -> None:
     matcher = FakeMatcher(6, logit=lambda request: logit if request.text == "a red cup" else 0.0)
     reader, settings = ScriptedLM("yes"), replace(SMALL, witness=True)
     found = read("Is there a red cup?", reader, BANKS, settings, matcher=matcher, witness=witness)
@@ -130,9 +130,7 @@ def test_a_sure_witness_answers_without_captions_and_an_unsure_one_leaves_it_to_
         ("How many sheep are there?", ["a sheep", "a sheep on grass"], ""),  # who knows
     ],
 )
-def test_a_number_is_stated_where_captions_name_it_and_none_another(
-    question: str, captions: list[str], number: str
-) -> None:
+def test_a_number_is_stated_where_captions_agree(question: str, captions: list[str], number: str) -> None:
     assert stated_number(question, captions) == number
 
 
@@ -144,11 +142,61 @@ def test_a_number_is_stated_where_captions_name_it_and_none_another(
         ("two cups", 9.0, False, "7", ["pnpvqa"]),  # the baseline only reads
     ],
 )
-def test_a_stated_number_needs_no_reader_and_no_matcher_s_word(
-    caption: str, logit: float, witness: bool, text: str, kinds: list[str]
-) -> None:
+def test_stated_numbers_need_no_reader(caption: str, logit: float, witness: bool, text: str, kinds: list[str]) -> None:
     settings = replace(SMALL, witness=True, stated=True)
     fakes: Any = {"matcher": FakeMatcher(6, logit=lambda request: logit), "captioner": FakeCaptioner(caption, grid=6)}
     found = read("How many cups are there?", ScriptedLM("7"), BANKS, settings, witness=witness, **fakes)
     assert (found.text, [one.kind for one in found.evidence]) == (text, kinds)
     assert found.evidence[-1].captions == ((caption,),)
+
+
+DISH = 'dish = visual_query(img, "What dish is it?")\nanswer = knowledge_query("Where is " + dish + " from?")'
+
+
+def knows(request: GenerationRequest) -> str:
+    """Sees a pizza everywhere, knows a number, and talks."""
+    if "Context:" in str(request.prompt):
+        return " Pizza.\n"
+    asked = request.prompt if isinstance(request.prompt, str) else request.prompt[-1].content
+    if "ears" in asked.rsplit("Q: ", 1)[-1]:
+        return " Lots of them.\n"
+    return " Four legs.\n" if "How many" in asked.rsplit("Q: ", 1)[-1] else " Italy\n"
+
+
+def engine(program: str = DISH, **query: Any) -> CodeVQA:
+    sets: dict[Form, PromptSet] = {"image": load("okvqa"), "set": load("covr")}
+    numbers = QuerySettings(captions=2, patches=5, **query)
+    return engine_kit.engine(program, knows, prompts=sets, repairs=0, query=numbers, workers=4)
+
+
+def test_what_is_seen_is_asked_of_captions_and_what_is_known_of_the_reader_alone() -> None:
+    with engine() as vqa:
+        answer = vqa.ask(RED, "Where is this dish from?")
+    assert (answer.text, answer.error) == ("italy", None)
+    seen, known = answer.trace.calls
+    assert (seen.name, seen.value, seen.evidence[0].kind) == ("visual_query", "pizza", "pnpvqa")
+    assert known.arguments == {"question": "Where is pizza from?"}
+    evidence = known.evidence[0]
+    assert (evidence.kind, evidence.images, evidence.text) == ("knowledge", (), "Where is pizza from?")
+    assert evidence.completion == " Italy" and "Context" not in evidence.prompt
+
+
+def test_the_prompt_holds_the_knowledge_of_the_programs_shown_in_the_releases_layout() -> None:
+    with engine() as vqa:
+        prompt = vqa.ask(RED, "Where is this dish from?").trace.calls[1].evidence[0].prompt
+    okvqa = load("okvqa")
+    shown = [one for one in okvqa.knowledge if one.id in {example.id for example in okvqa.examples[:7]}]
+    assert 3 <= len(shown) < len(okvqa.knowledge)
+    examples = "".join(f"Q: {one.question}\nA: {one.answer}\n===\n" for one in shown)
+    assert prompt == f"Answer each question.\n===\n{examples}Q: Where is pizza from?\nA:"
+
+
+def test_a_chat_model_gets_knowledge_as_turns() -> None:
+    with engine(form="chat") as vqa:
+        assert vqa.run(RED, "answer = knowledge_query('How many legs has a dog?')").text == "4"
+        request = vqa.models.reader.requests[-1]  # type: ignore[attr-defined]
+    assert isinstance(request.prompt, tuple)
+    assert request.prompt[-1] == Message("user", "How many legs has a dog? Answer with a number.")
+    assert [turn.role for turn in request.prompt[:3]] == ["system", "user", "assistant"]
+    assert request.prompt[2].content == load("okvqa").knowledge[0].answer
+    assert (request.max_tokens, request.stop) == (10, ("\n",))

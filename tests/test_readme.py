@@ -1,17 +1,19 @@
-"""What README and pages show is so: programs print it, commands run, and the answer page is today's."""
+"""What README and pages show is so, and what is installed is whole: programs run, packages are listed and locked."""
 
-from __future__ import annotations
-
+import os
 import re
 import shlex
 import subprocess
 import sys
+import zipfile
+from collections import Counter
+from configparser import ConfigParser
 from pathlib import Path
 from typing import Any
 
 import pytest
 import typer
-from cli_kit import ROOT, CommandLine, Engines
+from cli_kit import GARDEN, ROOT, CommandLine, Engines
 from PIL import Image
 
 import codevqa
@@ -21,11 +23,11 @@ from codevqa.core.images import load_pictures
 from codevqa.models.base import GenerationRequest
 from codevqa.models.fakes import ScriptedLM
 from codevqa.pages import trace_page
+from codevqa.prompts import available
 from codevqa.prompts import load as load_prompts
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 PAGE = ROOT / "docs" / "examples" / "answer.html"
-GARDEN = ROOT / "examples" / "pictures" / "garden.png"
 FENCED = re.compile(r"^```(\w*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 
 
@@ -49,9 +51,6 @@ def fenced(page: str) -> str:
     return (ROOT / "docs" / page).read_text(encoding="utf-8").partition("```python\n")[2].partition("```")[0]
 
 
-# -- README ------------------------------------------------------------------------------------------------------------
-
-
 def test_the_first_program_prints_what_is_shown(
     engines: Engines, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -70,9 +69,7 @@ def test_each_command_has_the_options_that_are_shown(command: str) -> None:
 
 
 @pytest.mark.slow
-def test_the_commands_do_what_they_say_one_after_the_other(
-    tmp_path: Path, codevqa: CommandLine, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_commands_do_what_they_say(tmp_path: Path, codevqa: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "examples").symlink_to(ROOT / "examples")
     monkeypatch.chdir(tmp_path)
     for command in COMMANDS:
@@ -92,9 +89,6 @@ def test_make_targets_are_there() -> None:
         assert re.search(rf"^{target}:", makefile, re.MULTILINE), target
 
 
-# -- the answer that README begins with --------------------------------------------------------------------------------
-
-
 def test_the_answer_page_is_today_s(mini: CodeVQA) -> None:
     page = PAGE.read_text(encoding="utf-8")
     data = re.search(r'<script type="application/json" id="cv-answer-data">(.*?)</script>', page)
@@ -110,9 +104,6 @@ def test_the_answer_page_is_today_s(mini: CodeVQA) -> None:
     with Image.open(path) as picture:
         assert picture.width >= 900
     assert path.stat().st_size < 200_000 and len(page) < 400_000
-
-
-# -- pages -------------------------------------------------------------------------------------------------------------
 
 
 def test_generated_pages_are_fresh() -> None:
@@ -173,3 +164,64 @@ def test_the_page_about_questions_asks_them(
     assert many == "yes red" and sorted(rest[:2]) == ["0 yes", "1 red"]
     assert rest[2].startswith("img = open_image(") and rest[-2:] == ["yes", "red"]
     assert any(line.startswith("query(image 1, ") for line in rest)
+
+
+LOCKS = ("torch", "base", "smoke", "demo", "vlm", "test", "release", "site")
+SETUP = ConfigParser()
+SETUP.read(ROOT / "setup.cfg", encoding="utf-8")
+
+
+def test_every_package_is_listed() -> None:
+    folders = {path.parent for top in ("codevqa", "prompts", "eval") for path in (ROOT / top).rglob("__init__.py")}
+    names = {".".join(folder.relative_to(ROOT).parts) for folder in folders}
+    expected = {name if name.startswith("codevqa") else f"codevqa.{name}" for name in names}
+    assert set(SETUP["options"]["packages"].split()) == expected
+
+
+@pytest.mark.slow
+def test_a_wheel_built_through_the_sdist_holds_everything(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "build", "--no-isolation", "--outdir", str(tmp_path), str(ROOT)]
+    quiet = {**os.environ, "PYTHONWARNINGS": "ignore"}
+    done = subprocess.run(command, capture_output=True, text=True, env=quiet, timeout=500)
+    assert done.returncode == 0, done.stdout + done.stderr
+    inside = set(zipfile.ZipFile(next(tmp_path.glob("*.whl"))).namelist())
+    for name in available():
+        for file in ("prompt.json", "preamble.txt", "examples.jsonl", "reading.jsonl"):
+            assert f"codevqa/prompts/{name}/{file}" in inside
+    assert {"codevqa/prompts/__init__.py", "codevqa/eval/datasets/__init__.py"} <= inside
+    files = [path for path in (ROOT / "codevqa/mini/weights").rglob("*") if path.is_file()]
+    weights = {path.relative_to(ROOT).as_posix() for path in files}
+    assert weights and weights <= inside
+    assert "codevqa/py.typed" in inside and not any(name.startswith("examples/") for name in inside)
+
+
+def entries(name: str) -> dict[str, str]:
+    """Each package's lines in a file of the lock."""
+    text = (ROOT / "requirements" / f"{name}.txt").read_text(encoding="utf-8")
+    return {one.partition("==")[0]: one for one in re.split(r"^(?=\w)", text, flags=re.MULTILINE) if "==" in one}
+
+
+def test_each_package_is_locked_once_within_its_bound() -> None:
+    found = Counter(package for name in LOCKS for package in entries(name))
+    assert [package for package, times in found.items() if times > 1] == []
+    version = re.compile(r"torch==([\d.]+)")
+    assert version.findall(entries("torch")["torch"]) == version.findall(entries("torch-cpu")["torch"])
+    wanted = [SETUP["options"]["install_requires"], *SETUP["options.extras_require"].values()]
+    locked = {package: one for name in LOCKS for package, one in entries(name).items()}
+    for line in "\n".join(wanted).split():
+        package, least = re.fullmatch(r"([\w-]+)>=([\d.]+)(?:,<\d+)?", line).groups()  # type: ignore[union-attr]
+        here = locked[package].partition("==")[2].split()[0]
+        assert [*map(int, here.split("."))] >= [*map(int, least.split("."))], line
+
+
+SITE = ROOT / "build" / "site"
+TAGS = "script|img|iframe|source|object|link(?![^>]*canonical)"
+LOADS = rf"""<(?:{TAGS})\b[^>]*\s(?:src|href|data)=["']?((?:https?:)?//[^\s>]+)"""
+IMPORTS = r"""url\(\s*["']?(?:https?:)?//"""
+
+
+@pytest.mark.skipif(not SITE.is_dir(), reason="there is no site: make site")
+def test_no_page_loads_anything_from_another_machine() -> None:
+    for kind, fewest, pattern in (("html", 20, LOADS), ("css", 0, IMPORTS)):
+        files = [file.read_text(encoding="utf-8") for file in SITE.rglob(f"*.{kind}")]
+        assert len(files) > fewest and [url for text in files for url in re.findall(pattern, text)] == []

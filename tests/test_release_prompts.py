@@ -4,8 +4,6 @@ The reference is the release's own code, run beside ours (:mod:`release_kit`); `
 checkout is.
 """
 
-from __future__ import annotations
-
 import ast
 import inspect
 import os

@@ -1,7 +1,5 @@
 """What the paper's release does otherwise, and what of it is so by a setting; over fake models, in a real sandbox."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any, Literal
 
@@ -31,9 +29,6 @@ def engine(program: str, settings: Settings = TOLD, *, says: str = "yes", matche
     return engine_kit.engine(program, says, settings=settings, prompts=prompts, matcher=matcher)
 
 
-# -- wording ---------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("wording", "shown"),
     [
@@ -52,9 +47,6 @@ def test_who_writes_sees_the_wording_and_the_user_their_own_sentence(wording: Wo
     assert (answer.question, answer.program.question, answer.text) == (PAIR, PAIR, "yes")
 
 
-# -- get_pos ---------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("wording", "text"), [(None, 'Is the "man" left of the woman'), ("release", "is the man left of the woman")]
 )
@@ -67,16 +59,11 @@ def test_a_position_is_looked_for_in_the_whole_question(wording: Wording | None,
 
 
 @pytest.mark.parametrize(("at", "found"), [("centre", (3.5, 11.5)), ("corner", (3.0, 12.0))])
-def test_a_position_is_the_centre_of_its_patch_or_the_corner_that_the_release_takes(
-    at: Literal["centre", "corner"], found: tuple[float, float]
-) -> None:
+def test_positions_are_a_patch_s_centre_or_corner(at: Literal["centre", "corner"], found: tuple[float, float]) -> None:
     relevance = np.zeros((24, 24), np.float32)
     relevance[12, 3] = 1
     with engine("", Settings(position_at=at), matcher=FakeMatcher(24, relevance=relevance)) as vqa:
         assert vqa.run(RED, "answer = get_pos(img, 'man')").value == found
-
-
-# -- what a reader does not say, and what a program leaves -----------------------------------------------------------
 
 
 def test_a_program_goes_on_where_the_reader_says_nothing() -> None:
@@ -100,9 +87,7 @@ def test_an_answer_that_says_nothing_is_an_error_unless_it_is_wanted(method: Any
 @pytest.mark.parametrize(
     ("program", "text", "value"),
     [
-        ("answer = True", "True", True),
-        ("answer = None", "None", None),
-        ("answer = ''", "", ""),
+        *(("answer = True", "True", True), ("answer = None", "None", None), ("answer = ''", "", "")),
         ("answer = 4 / 2", "2.0", 2.0),
         ("answer = ['a', images[1]]", "['a', 1]", ["a", ImageRef(2)]),
         ("x = 1", "no", None),
@@ -112,9 +97,6 @@ def test_what_a_program_leaves_as_the_release_takes_it(program: str, text: str, 
     with engine(program, RELEASE) as vqa:
         answer = vqa.ask([RED, GREEN], PAIR)
     assert (answer.text, answer.value, answer.fallback, answer.error) == (text, value, False, None)
-
-
-# -- small tolerances ------------------------------------------------------------------------------------------------
 
 
 def test_a_whole_set_is_read_in_the_layout_of_sets_and_names_of_pictures_need_no_ending() -> None:
@@ -130,9 +112,6 @@ def test_a_whole_set_is_read_in_the_layout_of_sets_and_names_of_pictures_need_no
     with engine("answer = query([], 'a?')") as vqa:
         refused = vqa.ask([RED, GREEN], PAIR)
     assert refused.fallback and refused.error is not None and "at least one image" in refused.error.message
-
-
-# -- prompt sets -----------------------------------------------------------------------------------------------------
 
 
 def test_a_preamble_may_list_the_primitives_itself() -> None:

@@ -1,7 +1,5 @@
 """Workers of the sandbox: runs at once, cancelled, killed, forged and closed harm no other."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import random

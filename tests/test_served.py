@@ -1,29 +1,28 @@
-"""Programs over models that are not BLIP's: what they are offered, and count, crop and get_pos with a detector."""
+"""Programs over models that are not BLIP's: what they are offered, what a detector and eyes answer, and ``direct``."""
 
-from __future__ import annotations
-
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from engine_kit import BLUE, GREEN, RED, reader
+from cli_kit import GARDEN, ROOT, SHELF, CommandLine
+from engine_kit import BLUE, GREEN, RED, engine, reader
+from PIL import Image
 from PIL import Image as PILImage
 
 from codevqa import Answer, CodeVQA, Settings, WriterSettings
-from codevqa.core.errors import ProgramError, ProgramRuntimeError
+from codevqa.core.errors import ProgramError, ProgramRuntimeError, SetupError
 from codevqa.core.images import MAX_CUT, load_picture
+from codevqa.core.settings import PromptForm
 from codevqa.core.trace import ImageRef
 from codevqa.models.base import Box, DetectRequest, Models, SimilarityRequest
-from codevqa.models.fakes import FakeCaptioner, FakeDetector, FakeEyes, FakeMatcher, ScriptedLM
+from codevqa.models.fakes import FakeCaptioner, FakeDetector, FakeEyes, FakeMatcher
 from codevqa.pages import trace_page
 from codevqa.pages.pictures import picture_of
 from codevqa.primitives.detection import DETECTION
 from codevqa.primitives.visual import served
 from codevqa.prompts import Example, load
-from codevqa.writing.writer import Writer
 
 WIDE = PILImage.new("RGB", (80, 40), "white")
 WIDE.paste((255, 0, 0), (40, 0, 80, 40))
@@ -45,15 +44,13 @@ def boxes(request: DetectRequest) -> list[Box]:
     return [] if request.phrase == "unicorn" else CUPS if request.picture.pixels.width == 80 else [Box(2, 4, 6, 8, 0.5)]
 
 
-@contextmanager
-def seeing(form: str = "completion", prompts: Any = None, primitives: Any = (), **looking: Any) -> Iterator[CodeVQA]:
+def seeing(
+    program: str = "answer = 1", *, form: PromptForm = "completion", prompts: str = "gqa", **looking: Any
+) -> CodeVQA:
     """An engine with eyes and these models that look at pictures, and no others."""
-    writing = WriterSettings(selection="fixed", repairs=0, form=form)  # type: ignore[arg-type]
-    writer = Writer(ScriptedLM("answer = 1"), prompts or {"image": load("gqa"), "set": load("covr")}, settings=writing)
-    with CodeVQA(
-        writer, Models(reader(), **{"eyes": FakeEyes(), **looking}), Settings(workers=2), primitives=primitives
-    ) as vqa:
-        yield vqa
+    models = Models(reader(), **{"eyes": FakeEyes(), **looking})
+    settings = Settings(writer=WriterSettings(selection="fixed", repairs=0, form=form), workers=2)
+    return engine(program, models=models, prompts={"image": load(prompts), "set": load("covr")}, settings=settings)
 
 
 def test_what_models_serve() -> None:
@@ -71,8 +68,8 @@ def test_what_models_serve() -> None:
 
 
 @pytest.mark.parametrize("form", ["completion", "chat"])
-def test_prompts_name_nothing_that_no_model_serves(form: str) -> None:
-    with seeing(form, eyes=FakeEyes()) as vqa:
+def test_prompts_name_nothing_that_no_model_serves(form: PromptForm) -> None:
+    with seeing(form=form) as vqa:
         for kind in ("image", "set"):
             shots = len([one for one in vqa.writer.prompts_for(kind).examples if one.form == kind])
             prompt = vqa.prompt("Is the cup left of the dog?", form=kind, shots=shots)
@@ -80,7 +77,7 @@ def test_prompts_name_nothing_that_no_model_serves(form: str) -> None:
             assert not any(f"{name}(" in prompt for name in ("get_pos", "find_matching_image", "count", "crop"))
         with pytest.raises(ProgramError, match="'get_pos'"):
             vqa.run(RED, "answer = get_pos(img, 'cup')")
-    with seeing(form, eyes=FakeEyes(), detector=FakeDetector(), matcher=Compares()) as vqa:
+    with seeing(form=form, detector=FakeDetector(), matcher=Compares()) as vqa:
         prompt = vqa.prompt("How many cups?", shots=4)
         assert 'answer = count(img, "chair")' in prompt and 'crop(img, "sign")' in prompt
         assert "crop(img: Image, object: str) -> Image" in prompt and "get_pos(img: Image" in prompt
@@ -154,3 +151,83 @@ def test_programs_may_use_the_names_of_primitives_for_variables() -> None:
         assert vqa.run([RED, GREEN, BLUE], program).text == "3"
         with pytest.raises(ProgramError, match="line 2: Operator"):
             vqa.run([RED], "crop = crop\nanswer = crop + 1")
+
+
+# -- eyes: a vision-language model answers query, and is the baseline "direct" -----------------------------------------
+
+SHORT = "\nAnswer the question using a single word or phrase."
+
+
+def test_query_asks_the_eyes_with_what_can_be_chosen_from_and_shows_it() -> None:
+    eyes = FakeEyes("Red.")
+    with seeing('answer = query(img, "What color is it?")', eyes=eyes) as vqa:
+        answer = vqa.ask(RED, "What color is the thing?")
+        vqa.run(RED, 'answer = query(img, "Is it red or blue?") + query(img, "Is it big?")')
+    assert answer.text == "red" and answer.models["eyes"] == "fake-eyes" and "captioner" not in answer.models
+    assert eyes.requests[0].text == f"What color is it?{SHORT}"
+    assert [one.choices for one in eyes.requests] == [(), ("red", "blue"), ("yes", "no")]
+    (seen,) = answer.trace.calls[0].evidence
+    assert (seen.kind, seen.prompt, seen.completion) == ("eyes", f"What color is it?{SHORT}", "Red.")
+
+
+def test_asked_directly_it_sees_all_pictures_and_the_statement_as_a_question() -> None:
+    eyes = FakeEyes("No, it is not.")
+    with seeing(eyes=eyes) as vqa:
+        answer = vqa.ask([RED, GREEN, BLUE], "There is a red thing.", method="direct")
+    (asked,) = eyes.requests
+    assert (answer.text, answer.method, answer.program, answer.fallback) == ("no", "direct", None, False)
+    assert asked.text == f"Is it true that There is a red thing?{SHORT}"
+    assert [one.pixels.getpixel((0, 0)) for one in asked.pictures] == [(255, 0, 0), (0, 128, 0), (0, 0, 255)]
+    assert answer.trace.baseline[0].kind == "eyes"
+
+
+def test_a_program_that_fails_is_answered_by_the_eyes() -> None:
+    blip: Any = {"matcher": FakeMatcher(6), "captioner": FakeCaptioner(grid=6)}
+    with seeing("answer = 1 / 0", eyes=FakeEyes("blue"), **blip) as vqa:
+        answer = vqa.ask(BLUE, "What color is it?")
+        captions = vqa.ask(BLUE, "What color is it?", method="pnpvqa")
+    assert (answer.text, answer.fallback, answer.trace.baseline[0].kind) == ("blue", True, "eyes")
+    assert captions.trace.baseline[0].kind == "pnpvqa"
+
+
+def test_a_prompt_set_says_how_answers_are_to_be() -> None:
+    eyes = FakeEyes("thing")
+    with seeing('answer = visual_query(img, "What is it?")', prompts="okvqa", eyes=eyes) as vqa:
+        vqa.ask(RED, "What is it?")
+    assert "respond with 'Unanswerable'" in eyes.requests[0].text
+
+
+def test_what_the_models_cannot_do_is_refused() -> None:
+    eyes, blip = FakeEyes(), {"eyes": None, "matcher": FakeMatcher(6), "captioner": FakeCaptioner()}
+    for method, lacks, looking in (("pnpvqa", "captioner", {"eyes": eyes}), ("direct", "vision-language model", blip)):
+        with seeing(**looking) as vqa, pytest.raises(SetupError, match=lacks):
+            vqa.ask(RED, "What is it?", method=method)  # type: ignore[arg-type]
+    assert not eyes.requests
+    with pytest.raises(SetupError, match="Nothing here can answer"):
+        seeing(eyes=None, matcher=FakeMatcher(6))
+
+
+WEIGHTS = ROOT / "codevqa" / "mini" / "weights" / "vlm"
+
+
+def test_programs_and_direct_questions_are_answered_by_it(codevqa: CommandLine) -> None:
+    """Three pictures of a shelf, two with a purple cup; captions are not read."""
+    for method in ("codevqa", "direct"):
+        asked = ["ask", *SHELF, "-q", "How many pictures contain a purple cup?", "--preset", "mini-vlm"]
+        done = codevqa(*asked, "--method", method)
+        assert done.stdout == "2\n"
+
+
+@pytest.mark.slow
+def test_a_large_picture_is_answered_through_a_real_server(tmp_path: Path, served: str) -> None:
+    """Model, pictures and questions go over HTTP to ``transformers serve``, from the program and without one."""
+    large = tmp_path / "harbor.jpg"
+    with Image.open(GARDEN.with_name("harbor.png")) as small:
+        small.convert("RGB").resize((3000, 3000)).save(large, quality=95)
+    sets = {"eyes.base_url": served, "eyes.timeout": 300.0}
+    with CodeVQA.from_preset("mini", eyes=f"openai:{WEIGHTS}", sets=sets) as vqa:
+        answer = vqa.ask(large, "What color is the flag?")
+        direct = vqa.ask([large, GARDEN], "How many pictures contain a flag?", method="direct")
+    (seen,) = answer.trace.calls[-1].evidence
+    assert (answer.text, answer.fallback, seen.kind) == ("red", False, "eyes")
+    assert direct.text == "1"

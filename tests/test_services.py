@@ -1,36 +1,29 @@
-"""The models behind their batchers: shared where one model plays two roles, and ended with the engine."""
-
-from __future__ import annotations
+"""Calls of models: made together they share batches, equal ones are made once, and each caller gets its own result."""
 
 import asyncio
 import threading
 import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import pytest
 from PIL import Image
 
+from codevqa.batching.batcher import Batcher
+from codevqa.batching.feed import Slot
 from codevqa.batching.model_services import ModelServices
-from codevqa.core.errors import ModelError
+from codevqa.core.errors import ModelError, ServerError
 from codevqa.core.images import load_picture
-from codevqa.models.base import (
-    CaptionRequest,
-    GenerationRequest,
-    MatchRequest,
-    Message,
-    Models,
-    SimilarityRequest,
-)
+from codevqa.models.base import CaptionRequest, GenerationRequest, MatchRequest, Message, Models, SimilarityRequest
 from codevqa.models.fakes import FakeCaptioner, FakeMatcher, ScriptedLM
 
 PICTURE = load_picture(Image.new("RGB", (4, 4)))
 
 
-def services_of(
-    reader: ScriptedLM, matcher: FakeMatcher | None = None, captioner: FakeCaptioner | None = None, **options: float
-) -> ModelServices:
-    given = {"max_batch": 8, "max_wait": 0.001, **options}
-    models = Models(reader, matcher or FakeMatcher(6), captioner or FakeCaptioner())
-    return ModelServices(models, reader, **given)  # type: ignore[arg-type]
+def services_of(reader: ScriptedLM, captioner: FakeCaptioner | None = None, **options: Any) -> ModelServices:
+    models = Models(reader, FakeMatcher(6), captioner or FakeCaptioner())
+    return ModelServices(models, reader, **{"max_batch": 8, "max_wait": 0.001, **options})
 
 
 def test_equal_calls_are_made_once_and_finished_ones_remembered() -> None:
@@ -39,7 +32,7 @@ def test_equal_calls_are_made_once_and_finished_ones_remembered() -> None:
     other = load_picture(Image.new("RGB", (4, 4), "red"))
 
     async def main() -> None:
-        services = services_of(lm, matcher, captioner)
+        services = ModelServices(Models(lm, matcher, captioner), lm, max_batch=8, max_wait=0.001)
         one, two = await asyncio.gather(
             services.match(MatchRequest(PICTURE, "a")), services.match(MatchRequest(again, "a"))
         )
@@ -109,16 +102,6 @@ def test_a_failure_reaches_all_who_wait_and_is_not_remembered() -> None:
     assert len(reader.requests) == 2
 
 
-def test_a_completion_that_says_nothing_is_asked_again() -> None:
-    async def main() -> list[str]:
-        services = services_of(ScriptedLM([" ", "yes"]))
-        texts = [(await services.read(GenerationRequest("p", 5))).text for _ in range(3)]
-        services.close()
-        return texts
-
-    assert asyncio.run(main()) == [" ", "yes", "yes"]
-
-
 def test_a_cancelled_caller_does_not_cancel_the_others_and_the_last_one_does() -> None:
     entered, let_go = threading.Event(), threading.Event()
 
@@ -174,3 +157,47 @@ def test_a_question_asked_alone_waits_for_no_company_and_several_wait_for_one_an
     assert seconds < 1.5 and batches == [2]
     seconds, batches = asyncio.run(main(0.0, 3.0))  # but no longer than it is told
     assert seconds > 3.0 and batches == [1, 1]
+
+
+class Doubler:
+    """Doubles numbers, remembering the batches; refuses negative ones."""
+
+    def __init__(self, seconds: float = 0.0, error: type[Exception] = ModelError) -> None:
+        self.batches: list[list[int]] = []
+        self.seconds = seconds
+        self.error = error
+
+    def __call__(self, numbers: Sequence[int]) -> list[int]:
+        self.batches.append(list(numbers))
+        time.sleep(self.seconds)
+        if any(number < 0 for number in numbers):
+            raise self.error("negative")
+        return [2 * number for number in numbers if number < 100]
+
+
+def ask(batcher: Batcher[int, int], number: int) -> Slot:
+    slot: Slot = asyncio.get_running_loop().create_future()
+    batcher.put(number, slot)
+    return slot
+
+
+def drive(model: Doubler, numbers: Sequence[int], **options: float) -> list[object]:
+    async def main() -> list[object]:
+        with ThreadPoolExecutor(1) as executor:
+            batcher = Batcher(model, executor, **options)  # type: ignore[arg-type]
+            slots = [ask(batcher, one) for one in numbers]
+            found = await asyncio.gather(*slots, return_exceptions=True)
+            return [one if isinstance(one, BaseException) else one[0] for one in found]
+
+    return asyncio.run(main())
+
+
+def test_a_server_that_is_down_is_not_asked_again_for_each_request() -> None:
+    model = Doubler(error=ServerError)
+    results = drive(model, [1, -1, 3])
+    assert all(isinstance(result, ServerError) for result in results)
+    assert len(model.batches) == 1
+
+
+def test_too_few_results_is_an_error_not_a_shift() -> None:
+    assert all(isinstance(result, ModelError) for result in drive(Doubler(), [100, 1]))

@@ -1,7 +1,5 @@
 """Commands over folders of pictures: what they print, what they leave out, and what they refuse."""
 
-from __future__ import annotations
-
 import csv
 import json
 import os
@@ -55,9 +53,6 @@ def colors(folder: Path, count: int) -> Path:
     return folder
 
 
-# -- ask ---------------------------------------------------------------------------------------------------------------
-
-
 def test_ask_counts_a_folder_and_lists_the_pictures_behind_it(photos: Path, codevqa: CommandLine) -> None:
     asked = ("ask", "photos", "-q", "How many images show a house?")
     done = codevqa(*asked)
@@ -89,9 +84,6 @@ def test_a_folder_of_one_picture_is_a_set(tmp_path: Path, codevqa: CommandLine) 
     colors(tmp_path / "one", 1)
     with engine(["answer = len(images)"]) as vqa:
         assert codevqa("ask", "one", "-q", "How many images?", "--quiet", engine=vqa).stdout.startswith("1\n")
-
-
-# -- the pictures behind an answer -------------------------------------------------------------------------------------
 
 
 def found(tmp_path: Path, selection: Selection, count: int = 40) -> SetAnswer:
@@ -130,9 +122,6 @@ def test_compared_numbers_differ_by_ranges(tmp_path: Path) -> None:
     )
     words = replace(one, answer=replace(one.answer, text="red"))
     assert len(list(compared(["A", "BB"], [one, words]))) == 2
-
-
-# -- the other commands ------------------------------------------------------------------------------------------------
 
 
 def test_select_prints_paths_alone_and_copies_over_nothing(photos: Path, tmp_path: Path, codevqa: CommandLine) -> None:
@@ -217,9 +206,6 @@ def test_a_long_run_needs_a_yes(tmp_path: Path, codevqa: CommandLine, monkeypatc
     assert asked("--quiet", "--yes").stdout.startswith("yes      12  many/000.png")
 
 
-# -- what cannot be done -----------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("words", "said"),
     [
@@ -240,9 +226,7 @@ def test_a_long_run_needs_a_yes(tmp_path: Path, codevqa: CommandLine, monkeypatc
         (("index",), "No picture was given."),
     ],
 )
-def test_what_cannot_be_done_with_a_folder_is_one_line(
-    words: tuple[str, ...], said: str, tmp_path: Path, codevqa: CommandLine
-) -> None:
+def test_what_cannot_be_done_is_told(words: tuple[str, ...], said: str, tmp_path: Path, codevqa: CommandLine) -> None:
     (tmp_path / "empty").mkdir()
     (tmp_path / "file").touch()
     colors(tmp_path / "deep" / "sub", 1)

@@ -1,7 +1,5 @@
 """Text told as it is written: by the models of this process, and by a server that streams."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import pairwise
@@ -35,11 +33,6 @@ def assert_grows(told: list[str], whole: str) -> None:
 
 
 # --- models of this process ------------------------------------------------------------------------------------------
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return build_tiny_lm(tmp_path_factory.mktemp("lm"))
 
 
 @pytest.fixture(params=["packed", "slots", "generate"])
@@ -167,7 +160,8 @@ def test_a_server_that_knows_no_stream_options(serve: Serve) -> None:
 
 
 @pytest.mark.slow
-def test_a_real_server_streams_what_the_local_model_writes(folder: Path, served: str) -> None:
+def test_a_real_server_streams_what_the_local_model_writes(tmp_path: Path, served: str) -> None:
+    folder = build_tiny_lm(tmp_path)
     local = TransformersLM.from_pretrained(folder, device="cpu")
     texts = [GenerationRequest(prompt, 24) for prompt in PROMPTS]
     turns = GenerationRequest((Message("system", "Be short."), Message("user", "What color?")), 24)

@@ -1,7 +1,5 @@
 """The notebook runs from top to bottom in a fresh folder, and shows what its text says."""
 
-from __future__ import annotations
-
 import os
 import re
 import sys

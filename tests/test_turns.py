@@ -1,6 +1,4 @@
-"""A model computes for one caller at a time: engines that share it, threads of the user's, and processes."""
-
-from __future__ import annotations
+"""A model computes for one caller at a time: engines, threads and processes that share it; and interrupts."""
 
 import asyncio
 import os
@@ -10,25 +8,27 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from pathlib import Path
 from typing import Any, TypeVar
 
 import lm_kit
 import pytest
+import torch
+from cli_kit import GARDEN
 from engine_kit import forked
 from lm_kit import HEAD, llama, mixed
 
 from codevqa import CodeVQA
 from codevqa.batching.model_services import ModelServices
 from codevqa.core.errors import SetupError
+from codevqa.core.loop_thread import LoopThread
 from codevqa.engine.many import Question
 from codevqa.models.base import Completion, GenerationRequest, Models
+from codevqa.models.cpu_threads import NetworkThread
 from codevqa.models.fakes import FakeCaptioner, FakeMatcher
 from codevqa.models.openai_lm import OpenAILM
 from codevqa.models.turn import Turn
 
 Asked = TypeVar("Asked")
-GARDEN = Path(__file__).resolve().parents[1] / "examples" / "pictures" / "garden.png"
 
 
 def at_once(ask: Callable[[Asked], Any], asked: Sequence[Asked], threads: int = 3) -> list[Any]:
@@ -43,12 +43,9 @@ def at_once(ask: Callable[[Asked], Any], asked: Sequence[Asked], threads: int = 
         return list(pool.map(all_from, range(threads)))
 
 
-def services_of(lm: Any, matcher: Any = None, captioner: Any = None) -> ModelServices:
-    models = Models(lm, matcher or FakeMatcher(6), captioner or FakeCaptioner(grid=6))
+def services_of(lm: Any) -> ModelServices:
+    models = Models(lm, FakeMatcher(6), FakeCaptioner(grid=6))
     return ModelServices(models, lm, max_batch=4, max_wait=0.001, remember=0)
-
-
-# -- engines and threads get what each gets alone ----------------------------------------------------------------------
 
 
 def test_engines_over_one_set_of_models_answer_as_each_alone(mini: CodeVQA) -> None:
@@ -76,9 +73,6 @@ def test_threads_read_what_each_reads_alone(way: str) -> None:
     lm = lm_kit.build(llama, way)
     found = at_once(lambda request: lm.generate([request])[0], mixed())
     assert found == [lm_kit.alone(llama)] * 3
-
-
-# -- in fair order, and to the end -------------------------------------------------------------------------------------
 
 
 def test_turns_are_given_in_the_order_of_asking_and_may_be_entered_again() -> None:
@@ -181,9 +175,6 @@ def test_a_model_that_takes_requests_as_they_come_gives_way(who: str) -> None:
         loop.close()
 
 
-# -- processes ---------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 def test_a_fork_says_that_it_cannot_use_what_was_loaded_before_it() -> None:
@@ -194,3 +185,37 @@ def test_a_fork_says_that_it_cannot_use_what_was_loaded_before_it() -> None:
     assert refused.startswith(f"{SetupError.__name__}: A model") and "spawn" in refused
     server = OpenAILM("m", base_url="http://127.0.0.1:9/v1", api_key="k")
     assert "spawn" in forked(lambda: server.generate([request]))
+
+
+@pytest.mark.usefixtures("interruptible")
+def test_an_interrupt_of_the_caller_cancels_the_work() -> None:
+    cancelled = threading.Event()
+
+    async def work() -> None:
+        try:
+            await asyncio.sleep(30)
+        except asyncio.CancelledError:
+            cancelled.set()
+            raise
+
+    loop = LoopThread("test")
+    threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT)).start()  # once the main thread waits for the result
+    with pytest.raises(KeyboardInterrupt):
+        loop.run(work())
+    assert cancelled.wait(5)
+    loop.close()
+
+
+def test_a_small_network_is_computed_on_one_core_and_a_large_one_on_all() -> None:
+    def where() -> tuple[bool, int]:
+        return threading.current_thread().name.startswith("codevqa-network"), torch.get_num_threads()
+
+    before, network, cpu = torch.get_num_threads(), torch.nn.Linear(30, 10), torch.device("cpu")  # 310 weights
+    torch.set_num_threads(2)
+    try:
+        assert NetworkThread(network, 1, cpu, large=1000).run(where) == (True, 1)
+        assert NetworkThread(network, 2, cpu, large=310).run(where)[1] == 1  # 155 a block
+        assert NetworkThread(network, 1, cpu, large=310).run(where) == (False, 2)
+        assert NetworkThread(network, 1, torch.device("cuda")).run(where)[1] == torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(before)

@@ -1,13 +1,9 @@
-from __future__ import annotations
-
 import asyncio
 import dataclasses
-from collections.abc import Sequence
 from typing import Literal
 
-import numpy as np
-import numpy.typing as npt
 import pytest
+from reading_kit import Letters
 
 from codevqa.core.errors import ProgramTypeError, SetupError
 from codevqa.core.events import Event, Prepared, Shown, Writing
@@ -33,16 +29,6 @@ answer = query(img, "How many dogs are there?")
 # Image 3: What is left of the dog?"""
 
 
-class LetterRetriever:
-    """Embeds by letters, so that nearness can be worked out by hand."""
-
-    name = "letters"
-
-    def embed(self, sentences: Sequence[str]) -> npt.NDArray[np.float32]:
-        rows = [[text.lower().count(letter) for letter in "abcdefghijklmnopqrstuvwxyz"] for text in sentences]
-        return np.array(rows, dtype=np.float32)
-
-
 def bank(**changes: object) -> PromptSet:
     base = load_prompts("gqa")
     fields = {"preamble": "Write code.\n{api}\n", "examples": (CAT, DOGS), "shots": 2, **changes}
@@ -62,30 +48,28 @@ def test_set_form_byte_for_byte() -> None:
 
 
 @pytest.mark.parametrize(
-    ("completion", "program"),
+    "completion",
     [
-        ('\nimg = open_image("Image3.jpg")\nanswer = 1\n# Image 4: Next?\nanswer = 2', None),
-        ('\n# Image 3: What?\nimg = open_image("Image3.jpg")\nanswer = 1\n', None),
-        ('Sure!\n```python\nimg = open_image("Image3.jpg")\nanswer = 1\n```\nThis works.', None),
-        ('```\nimg = open_image("Image3.jpg")\r\nanswer = 1', None),
-        ("", ""),
+        '\nimg = open_image("Image3.jpg")\nanswer = 1\n# Image 4: Next?\nanswer = 2',
+        '\n# Image 3: What?\nimg = open_image("Image3.jpg")\nanswer = 1\n',
+        'Sure!\n```python\nimg = open_image("Image3.jpg")\nanswer = 1\n```\nThis works.',
+        '```\nimg = open_image("Image3.jpg")\r\nanswer = 1',
     ],
 )
-def test_extract_program(completion: str, program: str | None) -> None:
-    assert extract_program(completion) == ('img = open_image("Image3.jpg")\nanswer = 1' if program is None else program)
+def test_extract_program(completion: str) -> None:
+    assert extract_program(completion) == 'img = open_image("Image3.jpg")\nanswer = 1' and extract_program("") == ""
 
 
-@pytest.mark.parametrize(
-    ("completion", "program"),
-    [
-        ("?\nanswer = 1", "answer = 1"),
-        (" are there?\nif a:\n    answer = 1", "if a:\n    answer = 1"),
-        ('s in it?\nimg = open_image("Image3.jpg")\nanswer = 1', 'img = open_image("Image3.jpg")\nanswer = 1'),
-        ("answer = 1", "answer = 1"),
-    ],
-)
-def test_words_that_go_on_with_the_question_are_not_the_program(completion: str, program: str) -> None:
-    assert extract_program(completion, continued=True) == program
+CONTINUED = {
+    "?\nanswer = 1": "answer = 1",
+    " are there?\nif a:\n    answer = 1": "if a:\n    answer = 1",
+    's in it?\nimg = open_image("Image3.jpg")\nanswer = 1': 'img = open_image("Image3.jpg")\nanswer = 1',
+    "answer = 1": "answer = 1",
+}
+
+
+def test_words_that_go_on_with_the_question_are_not_the_program() -> None:
+    assert {text: extract_program(text, continued=True) for text in CONTINUED} == CONTINUED
 
 
 def test_fixed_selection_shares_everything_but_the_question() -> None:
@@ -97,10 +81,10 @@ def test_fixed_selection_shares_everything_but_the_question() -> None:
 
 
 def test_nearest_selection_is_most_similar_first() -> None:
-    writer = Writer(ScriptedLM([]), bank(shots=1), LetterRetriever())
+    writer = Writer(ScriptedLM([]), bank(shots=1), Letters())
     assert writer.request("dogs dogs?", "image")[1] == ("2",)
     assert writer.request("black cat", "image")[1] == ("1",)
-    writer = Writer(ScriptedLM([]), bank(), LetterRetriever())
+    writer = Writer(ScriptedLM([]), bank(), Letters())
     request, ids = writer.request("dog dog dogs many", "image")
     assert ids == ("2", "1") and isinstance(request.prompt, str)
     assert request.prompt[: request.shared] == writer.preamble("image").rstrip("\n")
@@ -118,7 +102,7 @@ def test_examples_may_be_near_in_structure() -> None:
     near = {}
     for way in ("words", "structure", "both"):
         settings = WriterSettings(retrieval=way, shots=2)
-        writer = Writer(ScriptedLM(""), dataclasses.replace(set_bank, examples=bank), LetterRetriever(), settings)
+        writer = Writer(ScriptedLM(""), dataclasses.replace(set_bank, examples=bank), Letters(), settings)
         near[way] = [one.id for one in writer.select("The left dog has exactly 2 dog ears", "set")]
     assert near == {"words": ["dog", "two"], "structure": ["two", "all"], "both": ["two", "dog"]}
 
@@ -171,22 +155,18 @@ def test_a_repair_shows_the_program_and_its_error_after_the_same_prompt(form: Li
         )
 
 
-@pytest.mark.parametrize(
-    ("source", "completed"),
-    [
-        ('flag = query(img, "a")', 'flag = query(img, "a")\nanswer = flag'),
-        ('x = 1\nquery(img, "a")', 'x = 1\nanswer = query(img, "a")'),
-        ('query(img,\n      "a")  # so', 'answer = query(img,\n      "a")  # so'),
-        ("print(query(img, 'a'))", "print(query(img, 'a'))"),
-        ("x, y = get_pos(img, 'a')", "x, y = get_pos(img, 'a')"),
-        ("if a:\n    answer = 1\nb = 2", "if a:\n    answer = 1\nb = 2"),
-        ("x = " + "(" * 3000, "x = " + "(" * 3000),
-        ("x = 1\n" * 5000, "x = 1\n" * 5000),
-        ("", ""),
-    ],
-)
-def test_a_program_that_ends_without_setting_answer_takes_its_last_line(source: str, completed: str) -> None:
-    assert with_answer(source) == completed
+COMPLETED = {
+    'flag = query(img, "a")': 'flag = query(img, "a")\nanswer = flag',
+    'x = 1\nquery(img, "a")': 'x = 1\nanswer = query(img, "a")',
+    'query(img,\n      "a")  # so': 'answer = query(img,\n      "a")  # so',
+}
+UNCHANGED = ["print(query(img, 'a'))", "x, y = get_pos(img, 'a')", "if a:\n    answer = 1\nb = 2"]
+UNCHANGED += ["x = " + "(" * 3000, "x = 1\n" * 5000, ""]
+
+
+def test_a_program_that_ends_without_setting_answer_takes_its_last_line() -> None:
+    assert {source: with_answer(source) for source in COMPLETED} == COMPLETED
+    assert [source for source in UNCHANGED if with_answer(source) != source] == []
 
 
 def test_a_chat_says_what_kind_of_answer_each_question_wants() -> None:

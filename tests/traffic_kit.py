@@ -4,8 +4,6 @@ An audit hook sees what the ``socket`` module does, whoever calls it, and cannot
 opens sockets by itself is not seen; none of the tested processes has any but the event loops and ZeroMQ, on loopback.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Mapping
 from pathlib import Path

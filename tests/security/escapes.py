@@ -6,8 +6,6 @@ is a defence.
 
 # ruff: noqa: E501 -- a probe reads best on one line
 
-from __future__ import annotations
-
 NAMES = {
     "import os.system": "import os\nanswer = os.system('id')",
     "environ": "import os\nanswer = dict(os.environ)",

@@ -4,20 +4,18 @@
 finds is kept as an ``@example`` or as a file in ``corpus/``. Without it, the same few are tried in seconds.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
+from engine_kit import NARROW, engine
 from hypothesis import HealthCheck, settings
 from PIL import Image
 
-from codevqa import CodeVQA, Limits, Models, QuerySettings, Settings, Writer
+from codevqa import CodeVQA, QuerySettings
 from codevqa.core.errors import CodeVQAError, InternalError
-from codevqa.models.fakes import FakeCaptioner, FakeMatcher, ScriptedLM
-from codevqa.prompts import load
 
 FUZZ_EXAMPLES = int(os.environ.get("FUZZ_EXAMPLES", "2000"))
 CORPUS = Path(__file__).with_name("corpus")
@@ -44,12 +42,4 @@ def typed_only() -> Iterator[None]:
 
 def cheap_engine(program: str = "answer = query(img, 'Is it red?')") -> CodeVQA:
     """Returns an engine over fake models: real prompts, real sandbox, real batching."""
-    writer = Writer(ScriptedLM(program), {"image": load("gqa"), "set": load("covr")})
-    models = Models(ScriptedLM(" yes"), FakeMatcher(6), FakeCaptioner(grid=6))
-    query, limits = QuerySettings(witness=True), Limits(seconds=1, wall_seconds=20, calls=50)
-    return CodeVQA(writer, models, Settings(query=query, limits=limits))
-
-
-def files(kind: str) -> list[Path]:
-    """Returns what campaigns found and was mended."""
-    return sorted(CORPUS.glob(f"{kind}-*"))
+    return engine(program, settings=replace(NARROW, query=QuerySettings(witness=True)))

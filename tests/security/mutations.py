@@ -7,8 +7,6 @@ condition under which a function ends early, an exception, a call made for its e
 in a copy of the checkout. First the tests run on the whole code: there they must pass.
 """
 
-from __future__ import annotations
-
 import ast
 import os
 import shutil

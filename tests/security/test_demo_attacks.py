@@ -1,7 +1,5 @@
 """The demo served for real, with the embedded models, before those who mean it harm."""
 
-from __future__ import annotations
-
 import hashlib
 import io
 import json

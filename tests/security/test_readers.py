@@ -3,22 +3,24 @@
 ``corpus/`` holds inputs that once found new ways through the readers; their characters are bytes.
 """
 
-from __future__ import annotations
+# ruff: noqa: E501 -- a program reads best on one line
 
 import json
 import shutil
+import sys
 import tempfile
 import tomllib
-from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import cache
 from itertools import islice
 from pathlib import Path
+from types import FrameType
 
 import pytest
 from fuzz_kit import CORPUS, typed_only
 from hypothesis import given
 from hypothesis import strategies as st
+from sandbox_kit import IMAGES as PICTURES
 
 from codevqa import prompts
 from codevqa.cli import questions_file
@@ -29,7 +31,7 @@ from codevqa.core.given_files import parse_json, pictures_and_question
 from codevqa.core.images import load_picture
 from codevqa.core.question_kind import question_kind
 from codevqa.core.text import caption_line, one_line, unmarked
-from codevqa.engine.call_plan import plan_calls
+from codevqa.engine.call_plan import MAX_TEXT, plan_calls
 from codevqa.eval.datasets import open_dataset
 from codevqa.presets.configuration import configure
 from codevqa.primitives.kinds import Image
@@ -43,22 +45,13 @@ NAMES = ("query", "get_pos", "find_matching_image")
 ASKED = "Is there a red cup or a small dog in the left image?"
 PROGRAMS = [example.program for name in ("gqa", "covr") for example in load(name).examples]
 _DATASETS = (
-    ("gqa", "test_all_questions.json"),
-    ("nlvr2", "data/test.json"),
-    ("nlvr", "test/test.json"),
+    *(("gqa", "test_all_questions.json"), ("nlvr2", "data/test.json"), ("nlvr", "test/test.json")),
     ("covr", "test.jsonl"),
 )
 _HOSTILE = (
-    "",
-    "\0",
-    "[" * 5000,
-    "a = " + "[" * 5000,
-    '{"a":' * 300 + "1" + "}" * 300,
-    '{"id": ' + "1" * 5000 + "}",
-    "seed = " + "1" * 5000,
+    *("", "\0", "[" * 5000, "a = " + "[" * 5000, '{"a":' * 300 + "1" + "}" * 300, '{"id": ' + "1" * 5000 + "}"),
+    *("seed = " + "1" * 5000, json.dumps({"k" * 5000: 1}), "k" * 5000 + " = 1"),
     json.dumps({"id": "\ud800", "question": "\0", "images": ["a" * 5000]}),
-    json.dumps({"k" * 5000: 1}),
-    "k" * 5000 + " = 1",
 )
 """What a file may hold that breaks a reader that is not careful."""
 
@@ -130,13 +123,8 @@ def read_dataset(data: bytes) -> None:
             json.dumps([example.id, example.question, example.gold, example.record], default=str).encode()
 
 
-READERS: Mapping[str, Callable[[bytes], None]] = {
-    "model": read_model,
-    "prompts": read_prompts,
-    "configuration": read_configuration,
-    "questions": read_questions,
-    "dataset": read_dataset,
-}
+_READERS = (read_model, read_prompts, read_configuration, read_questions, read_dataset)
+READERS = {one.__name__.removeprefix("read_"): one for one in _READERS}
 
 
 @pytest.mark.parametrize("reader", READERS)
@@ -170,3 +158,66 @@ def _prompts() -> Path:
     read = {"question_id": 1, "question": "Is it?", "answer": "yes", "captions": "a dog"}
     (folder / "gqa_examples1.json").write_text(json.dumps([read]))
     return folder
+
+
+WANTED = {"query", "get_pos", "find_matching_image"}
+
+
+def calls(source: str) -> list[object]:
+    """Returns the second argument of each planned call."""
+    return [one.args[1] for one in plan_calls(source, PICTURES, WANTED)]
+
+
+DOUBLING = (
+    "a = 'x'\nfor i in ["
+    + "0," * 60
+    + "]:\n    a = {}\nquery(images[0], a)\nfind_matching_image(a, 'x')\nanswer = len(a)"
+)
+
+
+ATTACKS = {
+    "shared lists": DOUBLING.format("[a, a]"),
+    "shared tuples": DOUBLING.format("(a, a)"),
+    "numbered lists": "a = images\n" + DOUBLING.partition("\n")[2].format("enumerate(a)"),
+    "doubled text": DOUBLING.format("f'{a}{a}'"),
+    "loops": "for a in [" + "1," * 3000 + "]:\n    for b in [a, a]:\n        query(images[0], 'a')",
+    "many loops": "".join(" " * n + f"for a{n} in [1, 2, 3, 4]:\n" for n in range(60)) + " " * 60 + "query(images[0], 'a')",
+    "many ranges": "answer = [0 " + "for a in b " * 700 + "]",
+    "names": "=".join(f"a{n}" for n in range(1500)) + " = 1\nfor a in [" + "0," * 64 + "]:\n    for b in [" + "0," * 64 + "]:\n        if a:\n            b = 1",
+    "a huge number": "answer = f'{0x" + "f" * 6000 + "}'",
+    "a huge list": "a = [" + "1," * 3000 + "]\nfor b in a:\n    for c in a:\n        a = a[:]",
+    "brackets": "answer = " + "[" * 4000 + "]" * 4000,
+    "signs": "x = " + "-" * 7000 + "1",
+    "items": "answer = a" + "[0]" * 2600,
+    "a comment": "#" * 10_000 + "\nquery(images[0], 'a')",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("source", ATTACKS.values(), ids=ATTACKS.keys())
+def test_a_program_that_is_too_much_is_left_alone_after_so_many_steps(source: str) -> None:
+    steps = 0
+
+    def count(frame: FrameType, event: str, held: object) -> None:
+        nonlocal steps
+        steps += event in ("call", "c_call")
+        assert steps < 200_000
+
+    before = sys.getprofile()
+    sys.setprofile(count)
+    try:
+        found = plan_calls(source, PICTURES, WANTED)
+    finally:
+        sys.setprofile(before)
+    assert len(found) <= 4000
+    assert all(len(text) <= MAX_TEXT for one in found for text in one.args if isinstance(text, str))
+    assert shape(source, WANTED) is None or len(shape(source, WANTED) or "") < 20_000
+
+
+def test_texts_and_lists_are_followed_until_they_are_too_large() -> None:
+    doubled = "a = 'x'\nfor i in [{}]:\n    a = f'{{a}}{{a}}'\nquery(images[0], a)"
+    assert calls(doubled.format("0," * 9)) == [512 * "x"]
+    assert calls(doubled.format("0," * 10)) == []
+    assert len(calls("for n in [" + "n, " * 2000 + "]:\n    get_pos(images[0], 'a')")) < 1000
+    said = "query(images[0], 'a')\n"
+    assert calls(said + "#" * 8000) == ["a"]
+    assert calls(said + "#" * 8192) == [] and shape(said + "#" * 8192, WANTED) is None

@@ -4,8 +4,6 @@ The probes follow the public record of escapes from sandboxes that run model-wri
 program ends with a typed error or a harmless answer, and nothing of the host shows in either.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 from collections.abc import Iterator
@@ -13,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from engine_kit import reading_yes
+from engine_kit import NARROW, engine
 from escapes import ESCAPES, LATER
 from sandbox_kit import IMAGES, PRIMITIVES, Kit, answering
 
@@ -29,7 +27,7 @@ PICTURES = [image.picture for image in IMAGES]
 
 @pytest.fixture(scope="module")
 def vqa() -> Iterator[CodeVQA]:
-    with reading_yes() as made:
+    with engine(settings=NARROW) as made:
         yield made
 
 

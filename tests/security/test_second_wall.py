@@ -3,8 +3,6 @@
 A worker cannot be made to misbehave, so most of it is shown on Perl, which may do anything, started in its place.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import logging
@@ -130,9 +128,6 @@ def test_once_shut_a_process_opens_no_file_and_its_memory_is_bounded(deed: str, 
     assert ended[False] == ("", 0)
 
 
-# -- the worker itself -------------------------------------------------------------------------------------------------
-
-
 def workers() -> set[psutil.Process]:
     found = set()
     for child in psutil.Process().children():
@@ -219,8 +214,6 @@ def test_switched_off_workers_are_not_shut_in_and_nothing_is_said(seen: Seen, ca
     assert not caplog.records
 
 
-# -- where the system lacks it -----------------------------------------------------------------------------------------
-
 # A filter of system calls of its own takes from a process what an old kernel, or a container, would not offer.
 POORER = """
 import asyncio, ctypes, struct, sys
@@ -265,18 +258,13 @@ except SetupError as error:
     ],
     ids=["no seccomp", "no Landlock"],
 )
-def test_where_it_cannot_be_had_programs_run_and_the_log_says_so_once(
+def test_where_it_is_missing_the_log_says_so_once(
     call: int, argument: int, errno: int, filters: int, said: str
 ) -> None:
     here = Path(__file__).resolve()
     python = [sys.executable, "-c", POORER, str(here.parents[1]), str(call), str(argument), str(errno)]
-    done = subprocess.run(
-        python,
-        capture_output=True,
-        text=True,
-        timeout=500,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(here.parent), str(here.parents[2])])},
-    )
+    found = {**os.environ, "PYTHONPATH": os.pathsep.join([str(here.parent), str(here.parents[2])])}
+    done = subprocess.run(python, capture_output=True, text=True, timeout=500, env=found)
     told = [line for line in done.stderr.splitlines() if "SECURITY.md" in line]
     assert len(told) == 1, done.stderr
     assert said in told[0]
@@ -286,9 +274,7 @@ def test_where_it_cannot_be_had_programs_run_and_the_log_says_so_once(
 
 
 @pytest.mark.parametrize("system", ["darwin", "win32"])
-def test_other_systems_go_on_without_and_say_so_once(
-    system: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_other_systems_say_so(system: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
     monkeypatch.setattr(sys, "platform", system)
 
     async def main(limits: Limits) -> None:

@@ -1,0 +1,186 @@
+"""The small drawn world: scenes and pictures, questions with their truth, and data sets in the official formats."""
+
+import hashlib
+import random
+from collections import Counter, defaultdict
+from dataclasses import replace
+from pathlib import Path
+from typing import Literal
+from unittest.mock import Mock
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from cli_kit import CommandLine
+from data_files import seen
+
+from codevqa.core.errors import SetupError
+from codevqa.eval.datasets import open_dataset
+from codevqa.miniworld import export
+from codevqa.miniworld.export import write
+from codevqa.miniworld.questions import Item, sample_question, sample_set
+from codevqa.miniworld.truth import find_matching_image, get_pos, query
+from codevqa.miniworld.world import CANVAS, COLORS, GAP, HELD_OUT, KINDS, RADII, Scene, Thing, draw, sample_scene
+
+
+def scenes(count: int, **settings: object) -> list[Scene]:
+    rng = random.Random(7)
+    return [sample_scene(rng, **settings) for _ in range(count)]  # type: ignore[arg-type]
+
+
+def pixels(scene: Scene, size: int = CANVAS) -> npt.NDArray[np.int64]:
+    return np.asarray(draw(scene, size), dtype=np.int64)
+
+
+def test_kinds_and_their_held_out_pairs_stay() -> None:
+    # The shipped weights know kinds by their place and were trained without these pairs.
+    assert hashlib.sha256(repr((KINDS, sorted(HELD_OUT))).encode()).hexdigest()[:16] == "614e6ef3a922a5fc"
+    assert 0.08 < len(HELD_OUT) / len(KINDS) / len(COLORS) < 0.12
+
+
+@pytest.mark.parametrize(("style", "fewest"), [("plain", 7), ("box", 1)])
+def test_things_stay_inside_and_apart(style: str, fewest: int) -> None:
+    for scene in scenes(200, style=style, min_things=fewest, max_things=8):
+        for place, one in enumerate(scene.things):
+            assert min(one.box) >= -1e-6 and max(one.box) <= CANVAS + 1e-6
+            assert style == "box" or one.radius == RADII[one.size]
+            for other in scene.things[:place]:
+                apart = sorted((abs(one.x - other.x), abs(one.y - other.y)))
+                assert apart[1] > one.radius + other.radius - 1e-6, (one, other)
+                assert style == "box" or apart[0] >= GAP
+
+
+def test_held_out_pairs_appear_in_test_only() -> None:
+    train = {(one.color, one.kind) for scene in scenes(1000) for one in scene.things}
+    test = {(one.color, one.kind) for scene in scenes(1000, split="test") for one in scene.things}
+    assert not train & HELD_OUT
+    assert test >= HELD_OUT
+    assert {color for color, _ in train} == set(COLORS)
+    assert {kind for _, kind in train} == set(KINDS)
+
+
+def test_a_picture_shows_each_thing_in_its_place() -> None:
+    for scene in scenes(100, style="plain"):
+        changed = np.abs(pixels(scene) - pixels(replace(scene, things=()))).sum(-1) > 60
+        for one in scene.things:
+            left, top, right, bottom = (round(edge) for edge in one.box)
+            assert changed[top:bottom, left:right].mean() > 0.1, one
+            changed[top:bottom, left:right] = False
+        assert not changed.any()
+
+
+Drawn = list[tuple[list[Scene], Item]]
+
+
+def draw_questions(count: int, seed: int = 0, split: Literal["train", "test"] = "train") -> Drawn:
+    rng = random.Random(seed)
+    found: Drawn = []
+    while len(found) < count:
+        single = rng.random() < 0.5
+        scenes = [sample_scene(rng, split=split)] if single else sample_set(rng, split=split)
+        found.append((scenes, sample_question(rng, scenes[0] if single else scenes)))
+    return found
+
+
+@pytest.fixture(scope="module")
+def drawn() -> Drawn:
+    return draw_questions(800)
+
+
+def test_yes_and_no_are_equally_likely(drawn: Drawn) -> None:
+    answers: dict[str, Counter[str]] = defaultdict(Counter)
+    for _, item in drawn:
+        if item.answer in ("yes", "no"):
+            answers[item.type][item.answer] += 1
+    total = sum(answers.values(), Counter())
+    assert 0.44 < total["yes"] / total.total() < 0.56
+    assert len(answers) > 20
+    assert all(0.25 < one["yes"] / one.total() < 0.75 for one in answers.values() if one.total() > 40)
+
+
+def scene_of(*things: tuple[str, str, float, float]) -> Scene:
+    return Scene(
+        tuple(Thing(kind, color, "small", x, y, 8.0) for color, kind, x, y in things), "plain", (200, 200, 200)
+    )
+
+
+def test_the_truth_is_what_a_hand_check_finds() -> None:
+    scene = scene_of(("red", "star", 20, 100), ("red", "star", 60, 20), ("blue", "fish", 100, 60))
+    other = scene_of(("black", "hat", 50, 50))
+    assert query(scene, "How many red stars are there?") == "2"
+    assert query(scene, "Is there a blue star?") == "no"
+    assert query(scene, "What is the blue object?") == "fish"
+    assert get_pos(scene, "blue fish") == pytest.approx((100 / 128 * 24, 68 / 128 * 24))
+    assert find_matching_image([other, scene], "fish") is scene
+    for wrong in (lambda: get_pos(scene, "red star"), lambda: find_matching_image([other], "fish")):
+        with pytest.raises(ValueError, match=r"2 things|0 scenes"):
+            wrong()
+    with pytest.raises(ValueError, match="no elementary question"):
+        query(scene, "Why is it red?")
+
+
+def test_of_a_tower_and_its_walls_the_truth_is_known() -> None:
+    blocks = [Thing("square", color, "medium", 64, 115 - 27 * at, 12.8) for at, color in enumerate(("black", "blue"))]
+    tower = Scene(tuple(blocks), "box", (211, 211, 211))
+    asked = {
+        "How many blocks are in the tower?": "2",
+        "What color is the block at the top of the tower?": "blue",
+        "Is there a blue block above a black block?": "yes",
+        "Is there a black block above a blue block?": "no",
+        "Is there a black block touching the bottom?": "yes",
+        "How many blocks touch the wall?": "1",
+        "Are all the blocks black?": "no",
+    }
+    assert {question: query(tower, question) for question in asked} == asked
+
+
+IMAGES = 16
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("data") / "mini"
+    write(out, images=IMAGES)
+    return out
+
+
+def test_the_files_of_a_seed_stay_what_they_are(data: Path) -> None:
+    # Figures of the mini models are of these questions, so a change of any of them is a change of the figures.
+    whole = hashlib.sha256()
+    for path in sorted(data.rglob("*.json*")):
+        whole.update(path.relative_to(data).as_posix().encode() + path.read_bytes())
+    assert whole.hexdigest()[:16] == "4d08f5c32c8a982b"
+
+
+def test_every_data_set_opens_with_its_pictures(data: Path) -> None:
+    for name, split in (("gqa", "val_balanced"), ("covr", "val"), ("nlvr2", "dev")):
+        examples = list(open_dataset(name, data, split))
+        assert len(examples) >= IMAGES and len({one.id for one in examples}) == len(examples)
+        assert all(one.gold and len(seen(one)) == len(one.images) > 0 for one in examples)
+
+
+def test_only_what_is_asked_for_is_written(tmp_path: Path, codevqa: CommandLine) -> None:
+    out = tmp_path / "few"
+    done = codevqa("mini-data", out, "--limit", 4, "--only", "nlvr2", "--splits", "val")
+    assert [line.split()[0] for line in done.stdout.splitlines()] == ["4"] and not (out / "gqa").exists()
+    assert "No data set gqo." in codevqa("mini-data", tmp_path / "none", "--only", "gqo").stderr
+
+
+def test_larger_sets_have_files_of_their_own(tmp_path: Path, codevqa: CommandLine) -> None:
+    """They open as the others do, and share no picture with them."""
+    done = codevqa("mini-data", str(tmp_path / "out"), "--images", "4", "--splits", "val", "--sets", "7,12")
+    assert "covr/val_12.jsonl" in done.stdout
+    pictures: list[str] = []
+    for split, size in (("val_7", 7), ("val_12", 12)):
+        examples = list(open_dataset("covr", tmp_path / "out", split))
+        assert [len(one.images) for one in examples] == [size] * 4
+        pictures += [picture.name for one in examples for picture in one.images]
+    assert len({*pictures}) == len(pictures)
+
+
+@pytest.mark.parametrize("failure", [OSError(28, "No space left on device"), KeyboardInterrupt()])
+def test_an_interrupt_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failure: BaseException) -> None:
+    monkeypatch.setitem(export.WRITERS, "nlvr2", Mock(side_effect=failure))
+    with pytest.raises(SetupError if isinstance(failure, OSError) else KeyboardInterrupt):
+        write(tmp_path / "out", images=4, splits=["val"])
+    assert list(tmp_path.iterdir()) == []
