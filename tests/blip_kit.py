@@ -131,6 +131,16 @@ class Reference:
         tokens: list[int] = made[0, ids.shape[1] :].tolist()
         return tokens[: tokens.index(end) + 1] if end in tokens else tokens
 
+    @torch.inference_mode()
+    def prompt_logits(self, request: CaptionRequest, prompt: str = "a picture of ") -> torch.Tensor:
+        """The decoder's logits after each token of the prompt; benchmarks/parity.py compares them."""
+        opening = self.tokenizer(prompt)["input_ids"][1:-1]
+        ids = torch.tensor([[self.tokenizer.convert_tokens_to_ids("[DEC]"), *opening]])
+        found: torch.Tensor = self.model.text_decoder(
+            input_ids=ids, encoder_hidden_states=self.seen(request), use_cache=False
+        ).logits[0]
+        return found
+
     def seen(self, request: CaptionRequest) -> torch.Tensor:
         """What a caption sees: chosen patches after CLS, or all with it."""
         features = self.features(request.picture)
