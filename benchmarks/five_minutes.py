@@ -120,10 +120,10 @@ def walk(home: Path) -> list[str]:
     one.step("ten questions of one's own", f"{codevqa} eval questions.jsonl --out runs/own", "10 questions")
     one.step("  their report", f"{codevqa} report runs/own", "report.html")
     page = (home / "docs" / "own-primitive.md").read_text(encoding="utf-8")
-    code, program = re.search(r"```python\n(.*?)\n\n\nwith", page, re.DOTALL), "answer = brightness(img) < 0.5"
+    code, shell = (re.search(rf"```{kind}\n(.*?)```", page, re.DOTALL) for kind in ("python", "sh"))
     (home / "my.py").write_text(code[1] if code else "", encoding="utf-8")
-    (home / "dark.py").write_text(f"img = open_image('Image1.jpg')\n{program}\n", encoding="utf-8")
-    one.step("a primitive of one's own", f"{codevqa} run dark.py {garden} --include my.py", "no")
+    told = shell[1].replace("codevqa run", f"{codevqa} run") if shell else "no command on the page"
+    one.step("a primitive of one's own", told.strip(), "0.")
     browse(one)
     return one.failed
 
