@@ -68,9 +68,9 @@ class Status:
 
     @property
     def left(self) -> float | None:
-        """Seconds left at the rate since the first answer; None where that cannot be told."""
+        """Seconds left at the rate since the first answer; None where that cannot be told, as in the second after it."""
         (since, before), todo = self.first, (self.total or 0) - self.skipped - self.work
-        if self.total is None or (todo > 0 and self.work <= before):
+        if self.total is None or (todo > 0 and (self.work <= before or self.seconds < since + 1)):
             return None
         return max(0.0, todo) * (self.seconds - since) / max(self.work - before, 0.5)
 
