@@ -122,8 +122,8 @@ def walk(home: Path) -> list[str]:
     page = (home / "docs" / "own-primitive.md").read_text(encoding="utf-8")
     code, shell = (re.search(rf"```{kind}\n(.*?)```", page, re.DOTALL) for kind in ("python", "sh"))
     (home / "my.py").write_text(code[1] if code else "", encoding="utf-8")
-    told = shell[1].replace("codevqa run", f"{codevqa} run") if shell else "no command on the page"
-    one.step("a primitive of one's own", told.strip(), "0.")
+    typed = shell[1].replace("codevqa run", f"{codevqa} run") if shell else "no command on the page"
+    one.step("a primitive of one's own", typed.strip(), "0.")
     browse(one)
     return one.failed
 

@@ -68,7 +68,7 @@ class Status:
 
     @property
     def left(self) -> float | None:
-        """Seconds left at the rate since the first answer; None where that cannot be told, as a second later."""
+        """Seconds left at the rate since the first answer; None in the second after it, or without a total."""
         (since, before), todo = self.first, (self.total or 0) - self.skipped - self.work
         if self.total is None or (todo > 0 and (self.work <= before or self.seconds < since + 1)):
             return None
