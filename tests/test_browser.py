@@ -107,7 +107,10 @@ def test_pictures_of_ones_own_and_stop(visit: Visit) -> None:
     someone.run()
     someone.until(lambda: len(someone.calls()) > 4, "the first calls")
     assert pressable(someone) == {"stop"}
-    assert someone["status"].inner_text().strip() and someone.page.evaluate(MOVES), "what is waited for moves"
+    # A status that was put there this moment moves from its first frame on.
+    someone.until(
+        lambda: bool(someone["status"].inner_text().strip() and someone.page.evaluate(MOVES)), "a status that moves"
+    )
     someone.button("stop").click()
     someone.finished()
     assert "Stopped" in someone["status"].inner_text() and "none: stopped" in someone.answer()
