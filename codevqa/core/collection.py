@@ -229,7 +229,7 @@ def _looked_at(
     try:
         yield from zip(files, threads.map(lambda one: _look(one, known.get(one.place), catalogue), files), strict=True)
     finally:
-        threads.shutdown(cancel_futures=True)  # whoever stops does not wait for all of them
+        threads.shutdown(cancel_futures=True)  # an interrupt does not wait for the files that are left
 
 
 def _look(file: PictureFile, old: Known | None, catalogue: Catalogue) -> Known:

@@ -103,7 +103,7 @@ async def index(engine: CodeVQA, collection: Collection, progress: Tell | None) 
             if models.domain is not None:
                 await asyncio.to_thread(models.domain.check, chunk, "")
             if models.matcher is not None:
-                if hasattr(models.matcher, "expect"):
+                if hasattr(models.matcher, "expect"):  # it reads the next pictures while it computes these
                     await asyncio.to_thread(models.matcher.expect, ahead)
                 await engine.services.similarity.many([SimilarityRequest(one, "a picture") for one in chunk])
             if progress is not None:

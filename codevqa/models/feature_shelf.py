@@ -78,8 +78,9 @@ class FeatureShelf:
         by_file: dict[Path, list[str]] = {}
         with self._lock:
             for key in keys:
-                if key in self._new or key in self._leaving:
-                    found[key] = self._new[key] if key in self._new else self._leaving[key]
+                waiting = self._new.get(key, self._leaving.get(key))
+                if waiting is not None:
+                    found[key] = waiting
                 elif self._here is not None:
                     found.update({key: self._here[key]} if key in self._here else {})
                 elif key in self._files:

@@ -42,8 +42,8 @@ class Preset:
     options: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     """Arguments for loading a part, by role."""
     without_gpu: Mapping[str, object] = field(default_factory=dict)
-    """What is set where there is no GPU: a language model in fewer bits, and fewer examples, as a processor reads each
-    for a second or two."""
+    """What is set where there is no GPU: a language model in fewer bits, and fewer examples. A processor takes a
+    second or two to read one."""
     domain: str | None = None
     """Folder with what its matcher and captioner know, where that is told: for as long as either looks."""
 

@@ -181,7 +181,7 @@ class BlipMatcher(BlipModel):
         sides = self._sides.read(pictures)  # 1 kB each; what they are made of is hundreds
         new = {one.key: one for one in pictures if one.key not in sides}
         if new:
-            # Whoever indexes thousands asks for nothing but this.
+            # Indexing asks for this alone: the features of thousands of pictures go to disk, and not into memory.
             features = self._features(list(new.values()), keep=False)
             made = self._thread.run(self._picture_sides, features)
             self._sides.add(new.values(), made)
