@@ -1,0 +1,80 @@
+"""The thoughts that a model writes down beside its reply, in the marks of the models that are known.
+
+Every reader of replies takes them out first: they hold drafts of programs and answers that the model gave up.
+"""
+
+from __future__ import annotations
+
+import re
+
+_NAMES = (
+    r"(?:\w+[:_])?(?:think|thinking|thought|thoughts|reason|reasoning|reflection|analysis|scratchpad|monologue"
+    r"|inner_monologue|chain_of_thought)"
+)
+_PAIRS = (
+    # <think>, <Thinking>, <seed:think>, [THINK], ◁think▷, <|thinking|>
+    (rf"(?:<\|?{_NAMES}\|?>|\[{_NAMES}\]|◁{_NAMES}▷)", rf"(?:<\|?/{_NAMES}\|?>|\[/{_NAMES}\]|◁/{_NAMES}▷)"),
+    # <|begin_of_thought|>, <|START_THINKING|>, <|startofthink|>
+    (
+        rf"<\|(?:begin|start)_?(?:of_?)?{_NAMES}\|>",
+        rf"<\|end_?(?:of_?)?{_NAMES}\|>(?:\s*<\|(?:begin|start)_?(?:of_?)?(?:solution|response|answer)\|>)?",
+    ),
+    # OpenAI's harmony: <|channel|>analysis<|message|>...<|end|><|start|>assistant<|channel|>final<|message|>
+    (
+        r"(?:<\|start\|>assistant)?<\|channel\|>(?:analysis|commentary)\b[^<]*(?:<\|constrain\|>[^<]*)?<\|message\|>",
+        r"(?:<\|end\|>\s*)?(?:(?:<\|start\|>assistant)?<\|channel\|>final\b[^<]*<\|message\|>)|<\|end\|>",
+    ),
+    # Gemma's <|channel>thought ... <channel|>, MedGemma's <unused94>thought ... <unused95>
+    (r"<\|channel>\s*thought\b", r"<channel\|>"),
+    (r"<unused94>\s*thought\b", r"<unused95>"),
+    # Granite's sentences
+    (r"(?m:^)Here(?: is|'s) my thought process:", r"Here(?: is|'s) my response:"),
+)
+_FINAL = re.compile(r"^\s*(?:<\|start\|>assistant)?<\|channel\|>final\b[^<]*<\|message\|>", re.I)
+_MARKS = [(re.compile(opening, re.I), re.compile(closing, re.I)) for opening, closing in _PAIRS]
+_BEGUN = re.compile(r"\s*(?:[<\[◁][|/\w:]{0,24})?\Z")
+"""What may still become a mark."""
+
+
+def without_thoughts(text: str, *, ended: bool = True) -> str:
+    """Returns a reply without the thoughts in it.
+
+    Marks are those of the models that are known, in any case. What stands before a closing mark alone are thoughts
+    too: some templates open them in the prompt. Thoughts that are not closed go on to the end.
+
+    Args:
+        text: the reply.
+        ended: whether all of it is there; of one that goes on, what may become a mark is held back.
+
+    >>> without_thoughts("<Think>maybe no</think> Yes"), without_thoughts("[THINK]no"), without_thoughts("a cat")
+    (' Yes', '', 'a cat')
+    """
+    if not ended and _BEGUN.match(text):
+        return ""
+    if not ("<" in text or "[" in text or "◁" in text or "thought process" in text):
+        return text
+    for opening, closing in _MARKS:
+        text = _without(text, opening, closing)
+    return _FINAL.sub("", text)
+
+
+def _without(text: str, opening: re.Pattern[str], closing: re.Pattern[str]) -> str:
+    kept: list[str] = []
+    place, last = 0, None
+    for end in closing.finditer(text):
+        begin = opening.search(text, place, end.start())
+        if begin is not None:
+            kept.append(text[place : begin.start()])
+        else:
+            kept.clear()  # opened in the prompt, or closed twice
+        place = last = end.end()
+    begin = next((one for one in opening.finditer(text, place) if _heads_line(text, one.start())), None)
+    if begin is None and last is None:
+        return text
+    kept.append(text[place : begin.start()] if begin is not None else text[place:])
+    return "".join(kept)
+
+
+def _heads_line(text: str, place: int) -> bool:
+    """Whether only blanks stand before a place in its line: within a line a mark is a word that is spoken of."""
+    return not text[text.rfind("\n", 0, place) + 1 : place].strip()
