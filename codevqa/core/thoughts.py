@@ -8,8 +8,8 @@ from __future__ import annotations
 import re
 
 _NAMES = (
-    r"(?:\w+[:_])?(?:think|thinking|thought|thoughts|reason|reasoning|reflection|analysis|scratchpad|monologue"
-    r"|inner_monologue|chain_of_thought)"
+    r"(?:\w+:|(?!begin|start|end)[a-z]+_)?(?:think|thinking|thought|thoughts|reason|reasoning|reflection|analysis|scratchpad|monologue"
+    r"|chain_of_thought)"
 )
 _PAIRS = (
     # <think>, <Thinking>, <seed:think>, [THINK], ◁think▷, <|thinking|>
