@@ -34,7 +34,7 @@ from ..core.errors import (
 )
 from ..core.events import Answered, Event, Failed, Rejected, Tell, Wrote
 from ..core.images import Picture, load_pictures
-from ..core.question_kind import question_kind
+from ..core.question_kind import QuestionKind, question_kind
 from ..core.trace import Cost, DomainWarning, Draft, Evidence, Form, ImageRef, Plain, Program, Trace
 from ..models.base import Models
 from ..primitives.context import CallContext
@@ -213,11 +213,10 @@ class QuestionRun:
 
     async def _behaviours(self, programs: Sequence[str]) -> list[Behaviour]:
         """Runs programs in random worlds, where their answers are held to the question as real ones are."""
-        kind = question_kind(self.question) if self.engine.writer.settings.fit else None
+        fit = self.engine.writer.settings.fit
 
         def said(value: Plain) -> str:
-            text = answer_text(value)
-            return fitted_answer(text, kind) if kind else text
+            return fitted_answer(value, self.question, self._kind) if fit else answer_text(value)
 
         return await behaviours(programs, self.engine.sandbox, self.images, said, self.engine.settings.seed)
 
@@ -309,10 +308,16 @@ class QuestionRun:
             self.calls.close()
         if release:
             return self._answer(release_text(outcome.value), value=plain(outcome.value), printed=outcome.printed)
-        text = answer_text(outcome.value)
-        if engine.writer.settings.fit and self.request.program is None:
-            text = fitted_answer(text, question_kind(self.question))
+        # A program that a model wrote is held to its question wherever it runs: on the next set, too.
+        fit = engine.writer.settings.fit and (self.request.program is None or bool(program.prompt))
+        value = outcome.value
+        text = fitted_answer(value, self.question, self._kind) if fit and self.question else answer_text(value)
         return self._answer(text, value=plain(outcome.value), printed=outcome.printed)
+
+    @property
+    def _kind(self) -> QuestionKind:
+        """What the question wants."""
+        return question_kind(self.question, statements=self.engine.writer.prompts_for(self.form).statements)
 
     def _new_calls(self, tell: Tell | None = None) -> ProgramCalls:
         return ProgramCalls(self.engine.writer.primitives, self._context, self.usage, tell or self.tell)

@@ -101,6 +101,7 @@ def render_chat(
     form: Form,
     *,
     tell_kind: bool = True,
+    statements: bool = False,
     knowledge: bool = False,
     lacking: Collection[str] = (),
 ) -> tuple[Message, ...]:
@@ -112,6 +113,7 @@ def render_chat(
         question: the question.
         form: whether it is about one picture or a set.
         tell_kind: says after each question what kind of answer it wants.
+        statements: whether a question may be a statement to be judged.
         knowledge: whether programs ask what is seen and what is known apart.
         lacking: names of primitives that programs may not call.
     """
@@ -125,19 +127,19 @@ def render_chat(
     )
     turns = [Message("system", f"{preamble.strip()}\n\n{rules}")]
     for example in examples:
-        turns.append(Message("user", ask_in_chat(example.question, tell_kind)))
+        turns.append(Message("user", ask_in_chat(example.question, tell_kind, statements)))
         turns.append(Message("assistant", f"```python\n{example.program.strip()}\n```"))
-    turns.append(Message("user", ask_in_chat(question, tell_kind)))
+    turns.append(Message("user", ask_in_chat(question, tell_kind, statements)))
     return tuple(turns)
 
 
 @functools.lru_cache(maxsize=1 << 12)
-def ask_in_chat(question: str, tell_kind: bool) -> str:
+def ask_in_chat(question: str, tell_kind: bool, statements: bool = False) -> str:
     """Returns the turn that asks for a program."""
     asked = f"# Question: {sentence_case(question)}"
     if not tell_kind:
         return asked
-    kind = question_kind(question)
+    kind = question_kind(question, statements=statements)
     wanted = " or ".join(f'"{one}"' for one in kind.choices)
     return f"{asked}\n# ({f'answer is {wanted}' if wanted else _WANTED[kind.kind]})"
 

@@ -245,6 +245,7 @@ class Writer:
                 question,
                 form,
                 tell_kind=self.settings.tell_kind,
+                statements=self.prompts_for(form).statements,
                 knowledge=knows,
                 lacking=self._lacking,
             )
@@ -319,7 +320,7 @@ class Writer:
         complaint = one_line(f"That program fails: {error}")
         source = unmarked(failed.source)
         question = self._put(failed.question, failed.form)
-        asked = ask_in_chat(question, self.settings.tell_kind)
+        asked = ask_in_chat(question, self.settings.tell_kind, self.prompts_for(failed.form).statements)
         prompt: str | tuple[Message, ...]
         if isinstance(request.prompt, str):
             head = header(question, failed.form, len(ids) + 1)
