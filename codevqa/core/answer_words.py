@@ -34,30 +34,14 @@ _OPENS = re.compile(
 _DIGITS = re.compile(r"[-+−]?\d+(?:,\d{3})*(?:\.0+)?")
 LITERAL = re.compile(r"[-−]?\d+(?:,\d{3})*(?:\.\d+)?")
 """A number as a program prints it."""
-_SMALL = [
-    "zero",
-    "one",
-    "two",
-    "three",
-    "four",
-    "five",
-    "six",
-    "seven",
-    "eight",
-    "nine",
-    "ten",
-    "eleven",
-    "twelve",
-    "thirteen",
-    "fourteen",
-    "fifteen",
-    "sixteen",
-    "seventeen",
-    "eighteen",
-    "nineteen",
-]
-_TENS = ["twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety"]
-_UNITS = {word: value for value, word in enumerate(_SMALL)} | {word: 10 * n for n, word in enumerate(_TENS, 2)}
+_SMALL = """
+zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen seventeen eighteen
+nineteen
+"""
+_TENS = "twenty thirty forty fifty sixty seventy eighty ninety"
+_UNITS = {word: value for value, word in enumerate(_SMALL.split())} | {
+    word: 10 * n for n, word in enumerate(_TENS.split(), 2)
+}
 _SCALES = {"hundred": 100, "thousand": 1000}
 _BESIDE = re.compile(
     r"\b(?:not|n't|more|less|fewer|least|most|over|under|between|about|around|almost|nearly|or|to|half|several|dozens?"
@@ -70,7 +54,7 @@ _BESIDE = re.compile(
 def bare_reply(reply: str) -> str:
     """Returns a model's reply without thoughts, control tokens, labels and decoration: its answer, on one line.
 
-    >>> bare_reply("<think>blue?</think>**Red**"), bare_reply("Answer: red."), bare_reply("<|begin_of_box|>red<|end_of_box|>")
+    >>> bare_reply("<think>blue?</think>**Red**"), bare_reply("Answer: red."), bare_reply("<|begin_of_box|>red")
     ('Red', 'red', 'red')
     """
     text = _spoken(reply)

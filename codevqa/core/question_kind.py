@@ -62,14 +62,15 @@ class QuestionKind:
 
 
 _AUXILIARY = re.compile(
-    r"(?:is|are|was|were|do|does|did|has|have|had|can|could|will|would|should)(?:n['’]?t)?\b(?! you )|(?:can|could|do|did) you (?:see|find|spot)\b"
+    r"(?:is|are|was|were|do|does|did|has|have|had|can|could|will|would|should)(?:n'?t)?\b(?! you )"
+    r"|(?:can|could|do|did) you (?:see|find|spot)\b"
 )
 """What a yes/no question begins with. "Can you tell me ..." and the like ask for anything."""
 _YOURS = re.compile(
     r"(?:will|would|should|do) you (?!tell|describe|explain|name|list|know|say|read|count|guess|identify)"
 )
 _ASKS = re.compile(
-    r"(?:(?:in|on|of|at|from|to|by|with|for) )?(?:what|which|who|whom|whose|where|when|why|how)(?:['’]?s|['’]?re)?\b"
+    r"(?:(?:in|on|of|at|from|to|by|with|for) )?(?:what|which|who|whom|whose|where|when|why|how)(?:'?s|'?re)?\b"
 )
 _THINK = re.compile(
     r"^(?:do|would) you (?:think|say|believe|guess) (?:that )?"
@@ -83,15 +84,16 @@ _LEAD = re.compile(
 """What a question may say first: please, or in which picture to look."""
 _NUMBER = re.compile(
     r"(?:(?:about|roughly|approximately|exactly) )?how many\b(?! (?:percent|degrees))|count (?:of|the|all|up)\b"
-    r"|(?:what(?: is|['’]?s) )?(?:the )?(?:total )?(?:number|count) of (?!the |this |that |my |your )[a-z]"
-    r"|(?:what(?: is|['’]?s) )?the total (?:number|count) of\b|(?:what|which) number of\b|total (?:number|count) of\b"
+    r"|(?:what(?: is|'?s) )?(?:the )?(?:total )?(?:number|count) of (?!the |this |that |my |your )[a-z]"
+    r"|(?:what(?: is|'?s) )?the total (?:number|count) of\b|(?:what|which) number of\b|total (?:number|count) of\b"
 )
 _OR = re.compile(r"\bor\b")
 _EITHER = re.compile(
     r"(?:is|are|was|were) (?:it true|either|both|any|all|each|every)\b|.*\b(?:either|any|anything|anyone|anybody)\b"
     r"|(?:is|are|was|were) there (?!more |fewer |less )|.*\b(?:all|each|every|both|none|some) of\b"
     r"|(?:can|could|do|does|did|has|have)(?: you| we)? (?:see|find|spot|all|both|each|every|some|any|either)\b"
-    r"|(?:do|does) (?:(?:the|this|that|these|those) )?(?:picture|image|photo|scene|box)(?:e?s)? (?:contain|have|include)\b"
+    r"|(?:do|does) (?:(?:the|this|that|these|those) )?(?:picture|image|photo|scene|box)(?:e?s)? "
+    r"(?:contain|have|include)\b"
 )
 """How "or" begins that joins two subjects, and asks for yes or no."""
 _NAMING = re.compile(r"[,:] (?:is it |are they )?[^,:?]+(?:, [^,:?]+)*,? or [^,:?]+$")
@@ -117,7 +119,7 @@ _TOGETHER = re.compile(
 """Words that compare pictures, or things in several: parts tell nothing of them."""
 _ENDS = ("left", "right", "left image", "right image", "left picture", "right picture", "one", "half", "side")
 _STATES = re.compile(
-    r"(?:[\"'(]?)(?:there(?:'s| is| are| was| were)\b|(?:the|an?|this|that|these|those|both|each|every|all|some|no|one|two"
+    r"[\"'(]?(?:there(?:'s| is| are| was| were)\b|(?:the|an?|this|that|these|those|both|each|every|all|some|no|one|two"
     r"|three|four|five|six|seven|eight|nine|ten|\d+|at least|at most|exactly|only|more|fewer|less|most|many|several"
     r"|neither|either|in|on|none|nothing|it|they|its|left|right|multiple|any|just|not|another|half|we|you can"
     r"|people|everyone|picture has|images? contains?|[a-z-]+s|[a-z-]+ [a-z-]+s(?= are| have| were))\b.*\b"
