@@ -6,14 +6,16 @@ a value that *may* be None is usually not, so neither is reported.
 
 from __future__ import annotations
 
+import ast
 import json
 import re
 from collections.abc import Collection
+from typing import Any
 
 from ..core.errors import ProgramError, ProgramSyntaxError, ProgramTypeError, nearest
-from ..core.program_tree import parse
+from ..core.program_tree import parse, syntax_tree
 from ..primitives import CONSTANTS, PrimitiveSet
-from .rewrite import Rewritten, bound_names
+from .rewrite import Rewritten, _places, bound_names
 from .stand_ins import TYPES
 
 CHECKED_AS = "program"
@@ -41,12 +43,23 @@ _CERTAIN = {
 _UNPACKING = re.compile(r"(Not enough|Too many) values to unpack")
 # A union, or a choice of literals: some of its members may well be fine.
 _UNION = re.compile(r" \| |in union |Literal\[[^\]]*, ")
-# What a list or a dict holds is only guessed from its first values, and one of several kinds is named as if all were.
-_HELD = re.compile(r"bound method `(?:dict|list|set|Mutable\w+)\.|subscript object of type `(?:int|float|bool|None)`")
-
+_TEXTS = re.compile(r'Literal\[("[^"]*"(, )?)+\]')
+# Of a union, only the member that cannot be subscripted is named.
+_MEMBER = re.compile(r'subscript object of type `(?:int|float|bool|None|Literal\[[^"])')
 # Builtins that programs have and the checker has not heard of.
 _BUILTINS = """\
-from typing import Any
+from typing import Any, TypeVar, overload
+vqa_T = TypeVar("vqa_T")
+@overload
+def vqa_free(value: list[Any]) -> list[Any]: ...
+@overload
+def vqa_free(value: dict[Any, Any]) -> dict[Any, Any]: ...
+@overload
+def vqa_free(value: set[Any]) -> set[Any]: ...
+@overload
+def vqa_free(value: vqa_T) -> vqa_T: ...
+vqa_Any: Any
+def vqa_any(value: object) -> Any: ...
 def map(function: Any, *iterables: Any, strict: bool = False) -> list[Any]: ...
 def filter(function: Any, iterable: Any) -> list[Any]: ...
 def format(value: object, spec: str = "") -> str: ...
@@ -66,6 +79,118 @@ PREFIX = "".join(f"{name} = given_{name}\n" for name in _GIVEN)
 declared names have not. None of the ``given_`` names exists at run time: should the check pass, execution stops at the
 first of these lines."""
 
+
+_CHANGING = frozenset(("add", "append", "extend", "insert", "setdefault", "update"))
+_TYPING = ("__future__", "collections.abc", "typing", "typing_extensions")
+
+
+def shown(program: Rewritten) -> Rewritten:
+    """Returns a program without what the checker believes and Python does not.
+
+    Annotations go. What a list, dict or set holds that the program may change is unknown.
+    """
+    tree = parse(program.source)
+    if tree is None:
+        return program
+    for node in ast.walk(tree):
+        if isinstance(node, ast.expr | ast.stmt):
+            node.lineno = program.line(node.lineno, node.col_offset)
+    try:
+        tree = ast.fix_missing_locations(_Shown(tree).visit(tree))
+        text = ast.unparse(tree)
+        return Rewritten(text, program.needs, tuple(sorted(_places(syntax_tree(text), tree))))
+    except (RecursionError, SyntaxError, ValueError):  # too deep, or a number with too many digits
+        return program
+
+
+class _Shown(ast.NodeTransformer):
+    """Makes a program what the checker is shown."""
+
+    def __init__(self, tree: ast.AST) -> None:
+        self._changed: set[str] = set()
+        """Names of containers that the program changes."""
+        self._shared: set[str] = set()
+        """Names that functions assign for others."""
+        self._read: set[ast.AST] = set()
+        """Values that are read where they are written, and nowhere else."""
+        assigned: set[str] = set()
+        for node in ast.walk(tree):
+            match node:
+                case ast.Global(names) | ast.Nonlocal(names):
+                    self._shared.update(names)
+                case ast.Assign(targets=targets):
+                    assigned |= {name for target in targets for name in bound_names(target)}
+                case ast.AugAssign(target=ast.Name(name)):
+                    self._changed.add(name)
+                case ast.For(iter=value) | ast.comprehension(iter=value):
+                    self._read.add(value)
+                case ast.Call(func=ast.Attribute(attr="join"), args=args):
+                    self._read.update(args)
+                case ast.ClassDef(body=body):
+                    self._read.update(body)
+                case _:
+                    pass
+        changed = {
+            _root(node)
+            for node in ast.walk(tree)
+            if isinstance(node, ast.Subscript)
+            and isinstance(node.ctx, ast.Store)
+            or isinstance(node, ast.Attribute)
+            and node.attr in _CHANGING
+        }
+        self._all = not changed <= assigned
+        """Whether it changes a container that may have other names."""
+        self._changed |= changed
+
+    def visit(self, node: ast.AST) -> Any:
+        """Returns what takes the place of a node."""
+        match node:
+            case ast.arg() | ast.FunctionDef() | ast.AsyncFunctionDef():
+                setattr(node, "annotation" if isinstance(node, ast.arg) else "returns", None)
+            case ast.AnnAssign() if node in self._read:  # fields of a class
+                node.annotation = ast.Name("vqa_Any", ast.Load())
+                node.value = node.value and _call("vqa_any", node.value)
+            case ast.AnnAssign():
+                new = ast.Assign([node.target], node.value) if node.value else ast.Pass()
+                return self.visit(ast.copy_location(new, node))
+            case ast.ImportFrom(module=module) if module in _TYPING:
+                names = [ast.Name(each.asname or each.name, ast.Store()) for each in node.names]
+                new = ast.Assign(names, _call("vqa_any", ast.Constant(None))) if module != "__future__" else ast.Pass()
+                return ast.copy_location(new, node)
+        new = self.generic_visit(node)
+        match new:
+            case ast.arguments():
+                new.defaults = [_call("vqa_any", default) for default in new.defaults]
+                new.kw_defaults = [default and _call("vqa_any", default) for default in new.kw_defaults]
+            case ast.Assign(targets=targets):
+                for target in targets:
+                    new.value = self._value(target, new.value)
+            case ast.NamedExpr(target=target):
+                new.value = self._value(target, new.value)
+            case ast.Dict() | ast.Set() | ast.List(ctx=ast.Load()) if node not in self._read:
+                new = _call("vqa_free", new)
+        return new
+
+    def _value(self, target: ast.expr, value: ast.expr) -> ast.expr:
+        """Returns what is assigned to a target."""
+        if isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple) and len(target.elts) == len(value.elts):
+            value.elts = list(map(self._value, target.elts, value.elts))
+            return value
+        names = {_root(target), *bound_names(target)}
+        if names & self._shared:
+            return _call("vqa_any", value)
+        return _call("vqa_free", value) if self._all or names & self._changed else value
+
+
+def _call(name: str, value: ast.expr) -> ast.expr:
+    return ast.copy_location(ast.Call(ast.Name(name, ast.Load()), [value], []), value)
+
+
+def _root(node: ast.expr) -> str:
+    """Returns the name that an expression begins with; empty text where it does not."""
+    while isinstance(node, ast.Subscript | ast.Attribute):
+        node = node.value
+    return node.id if isinstance(node, ast.Name) else ""
 
 def declared(source: str, primitives: PrimitiveSet) -> tuple[str, str]:
     """Returns the declarations the checker knows beside the program's own, and what is put before the program."""
@@ -116,10 +241,10 @@ def _counts(code: str, message: str) -> bool:
         return True
     if code == "invalid-assignment":
         return _UNPACKING.search(message) is not None
-    if code not in _CERTAIN or _HELD.search(message):
+    if code not in _CERTAIN or _MEMBER.search(message):
         return False
     # In "Expected `A | B`, found `C`" only what was found may be uncertain.
-    return _UNION.search(message.rsplit("found `", 1)[-1]) is None
+    return _UNION.search(_TEXTS.sub("str", message.rsplit("found `", 1)[-1])) is None
 
 
 def _clean(message: str) -> str:
