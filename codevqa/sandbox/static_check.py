@@ -44,8 +44,8 @@ _UNPACKING = re.compile(r"(Not enough|Too many) values to unpack")
 # A union, or a choice of literals: some of its members may well be fine.
 _UNION = re.compile(r" \| |in union |Literal\[[^\]]*, ")
 _TEXTS = re.compile(r'Literal\[("[^"]*"(, )?)+\]')
-# Of a union, only the member that cannot be subscripted is named.
-_MEMBER = re.compile(r'subscript object of type `(?:int|float|bool|None|Literal\[[^"])')
+# Of a union, only the member that does not fit is named.
+_MEMBER = re.compile(r'subscript object of type `(?:int|float|bool|None|Literal\[[^"])|type `None` is not')
 # Builtins that programs have and the checker has not heard of.
 _BUILTINS = """\
 from typing import Any, TypeVar, overload
@@ -81,7 +81,7 @@ first of these lines."""
 
 
 _CHANGING = frozenset(("add", "append", "extend", "insert", "setdefault", "update"))
-_TYPING = ("__future__", "collections.abc", "typing", "typing_extensions")
+_TYPING = ("collections.abc", "typing", "typing_extensions")
 
 
 def shown(program: Rewritten) -> Rewritten:
@@ -113,13 +113,20 @@ class _Shown(ast.NodeTransformer):
         """Names that functions assign for others."""
         self._read: set[ast.AST] = set()
         """Values that are read where they are written, and nowhere else."""
+        self._fields: set[ast.AST] = set()
+        """What stands in classes."""
+        self._again: set[str] = set()
+        """Names that are assigned more than once."""
         assigned: set[str] = set()
+        changed: set[str] = set()
         for node in ast.walk(tree):
             match node:
-                case ast.Global(names) | ast.Nonlocal(names):
-                    self._shared.update(names)
-                case ast.Assign(targets=targets):
-                    assigned |= {name for target in targets for name in bound_names(target)}
+                case ast.Global(shared) | ast.Nonlocal(shared):
+                    self._shared.update(shared)
+                case ast.Assign() | ast.AnnAssign():
+                    names = {name for target in _targets(node) for name in bound_names(target)}
+                    self._again |= names & assigned
+                    assigned |= names
                 case ast.AugAssign(target=ast.Name(name)):
                     self._changed.add(name)
                 case ast.For(iter=value) | ast.comprehension(iter=value):
@@ -127,59 +134,80 @@ class _Shown(ast.NodeTransformer):
                 case ast.Call(func=ast.Attribute(attr="join"), args=args):
                     self._read.update(args)
                 case ast.ClassDef(body=body):
-                    self._read.update(body)
-                case _:
-                    pass
-        changed = {
-            _root(node)
-            for node in ast.walk(tree)
-            if isinstance(node, ast.Subscript)
-            and isinstance(node.ctx, ast.Store)
-            or isinstance(node, ast.Attribute)
-            and node.attr in _CHANGING
-        }
+                    self._fields.update(body)
+                case ast.Subscript(ctx=ast.Store()):
+                    changed.add(_root(node))
+                case ast.Attribute(attr=method) if method in _CHANGING:
+                    changed.add(_root(node))
         self._all = not changed <= assigned
         """Whether it changes a container that may have other names."""
         self._changed |= changed
 
     def visit(self, node: ast.AST) -> Any:
         """Returns what takes the place of a node."""
+        stands_for = self._unannotated(node)
+        if stands_for is not node:
+            return self.visit(ast.copy_location(stands_for, node))
+        self.generic_visit(node)
         match node:
-            case ast.arg() | ast.FunctionDef() | ast.AsyncFunctionDef():
-                setattr(node, "annotation" if isinstance(node, ast.arg) else "returns", None)
-            case ast.AnnAssign() if node in self._read:  # fields of a class
+            case ast.arguments():
+                node.defaults = [_call("vqa_any", default) for default in node.defaults]
+                node.kw_defaults = [default and _call("vqa_any", default) for default in node.kw_defaults]
+            case ast.Assign() | ast.NamedExpr():
+                for target in _targets(node):
+                    node.value = self._value(target, node.value)
+            case ast.IfExp():
+                node.body, node.orelse = _start(node.body), _start(node.orelse)
+            case ast.Dict() | ast.Set() | ast.List(ctx=ast.Load()) if node not in self._read:
+                return _call("vqa_free", node)
+        return node
+
+    def _unannotated(self, node: ast.AST) -> ast.AST:
+        """Returns a node without annotations, and without what is imported for them."""
+        match node:
+            case ast.arg():
+                node.annotation = None
+            case ast.FunctionDef() | ast.AsyncFunctionDef():
+                node.returns = None
+            case ast.AnnAssign() if node in self._fields:  # a dataclass has them by their annotations
                 node.annotation = ast.Name("vqa_Any", ast.Load())
                 node.value = node.value and _call("vqa_any", node.value)
             case ast.AnnAssign():
-                new = ast.Assign([node.target], node.value) if node.value else ast.Pass()
-                return self.visit(ast.copy_location(new, node))
+                return ast.Assign([node.target], node.value) if node.value else ast.Pass()
+            case ast.ImportFrom(module="__future__"):
+                return ast.Pass()
             case ast.ImportFrom(module=module) if module in _TYPING:
-                names = [ast.Name(each.asname or each.name, ast.Store()) for each in node.names]
-                new = ast.Assign(names, _call("vqa_any", ast.Constant(None))) if module != "__future__" else ast.Pass()
-                return ast.copy_location(new, node)
-        new = self.generic_visit(node)
-        match new:
-            case ast.arguments():
-                new.defaults = [_call("vqa_any", default) for default in new.defaults]
-                new.kw_defaults = [default and _call("vqa_any", default) for default in new.kw_defaults]
-            case ast.Assign(targets=targets):
-                for target in targets:
-                    new.value = self._value(target, new.value)
-            case ast.NamedExpr(target=target):
-                new.value = self._value(target, new.value)
-            case ast.Dict() | ast.Set() | ast.List(ctx=ast.Load()) if node not in self._read:
-                new = _call("vqa_free", new)
-        return new
+                nothing = _call("vqa_any", ast.copy_location(ast.Constant(None), node))
+                return ast.Assign([ast.Name(each.asname or each.name, ast.Store()) for each in node.names], nothing)
+        return node
 
     def _value(self, target: ast.expr, value: ast.expr) -> ast.expr:
         """Returns what is assigned to a target."""
         if isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple) and len(target.elts) == len(value.elts):
             value.elts = list(map(self._value, target.elts, value.elts))
             return value
+        if isinstance(value, ast.Starred):
+            return value
         names = {_root(target), *bound_names(target)}
         if names & self._shared:
             return _call("vqa_any", value)
+        if not isinstance(target, ast.Name) or target.id in self._again:
+            value = _start(value)
         return _call("vqa_free", value) if self._all or names & self._changed else value
+
+
+def _targets(node: ast.Assign | ast.AnnAssign | ast.NamedExpr) -> list[ast.expr]:
+    return node.targets if isinstance(node, ast.Assign) else [node.target]
+
+
+def _start(value: ast.expr) -> ast.expr:
+    """Returns a value; of unknown type where it may stand for one of another kind, as None does."""
+    match value:
+        case ast.Constant(str(text)) if text:
+            return value
+        case ast.Constant() | ast.UnaryOp() | ast.Call(ast.Name("float" | "int")):
+            return _call("vqa_any", value)
+    return value
 
 
 def _call(name: str, value: ast.expr) -> ast.expr:
@@ -191,6 +219,7 @@ def _root(node: ast.expr) -> str:
     while isinstance(node, ast.Subscript | ast.Attribute):
         node = node.value
     return node.id if isinstance(node, ast.Name) else ""
+
 
 def declared(source: str, primitives: PrimitiveSet) -> tuple[str, str]:
     """Returns the declarations the checker knows beside the program's own, and what is put before the program."""
