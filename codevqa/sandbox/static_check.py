@@ -49,7 +49,10 @@ _MEMBER = re.compile(r'subscript object of type `(?:int|float|bool|None|Literal\
 # Builtins that programs have and the checker has not heard of.
 _BUILTINS = """\
 from typing import Any, TypeVar, overload
+from collections import Counter
 vqa_T = TypeVar("vqa_T")
+@overload
+def vqa_free(value: Counter[Any]) -> Counter[Any]: ...
 @overload
 def vqa_free(value: list[Any]) -> list[Any]: ...
 @overload
@@ -189,7 +192,8 @@ class _Shown(ast.NodeTransformer):
         if isinstance(value, ast.Starred):
             return value
         names = {_root(target), *bound_names(target)}
-        if names & self._shared:
+        grows = isinstance(value, ast.Tuple) and names & (self._again | self._changed)
+        if grows or names & self._shared:
             return _call("vqa_any", value)
         if not isinstance(target, ast.Name) or target.id in self._again:
             value = _start(value)
