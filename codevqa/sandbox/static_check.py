@@ -43,9 +43,11 @@ _CERTAIN = {
 _UNPACKING = re.compile(r"(Not enough|Too many) values to unpack")
 # A union, or a choice of literals: some of its members may well be fine.
 _UNION = re.compile(r" \| |in union |Literal\[[^\]]*, ")
+# A choice of texts is a text, whichever it is.
 _TEXTS = re.compile(r'Literal\[("[^"]*"(, )?)+\]')
 # Of a union, only the member that does not fit is named.
 _MEMBER = re.compile(r'subscript object of type `(?:int|float|bool|None|Literal\[[^"])|type `None` is not')
+
 # Builtins that programs have and the checker has not heard of.
 _BUILTINS = """\
 from typing import Any, TypeVar, overload
@@ -88,9 +90,10 @@ _TYPING = ("collections.abc", "typing", "typing_extensions")
 
 
 def shown(program: Rewritten) -> Rewritten:
-    """Returns a program without what the checker believes and Python does not.
+    """Returns a program as the checker is shown it.
 
-    Annotations go. What a list, dict or set holds that the program may change is unknown.
+    The checker trusts annotations, and guesses what a container holds from its first values. Python does neither. So
+    annotations are taken out. Calls of ``vqa_free`` and ``vqa_any`` hide what may turn out to be of another kind.
     """
     tree = parse(program.source)
     if tree is None:
@@ -153,6 +156,9 @@ class _Shown(ast.NodeTransformer):
             return self.visit(ast.copy_location(stands_for, node))
         self.generic_visit(node)
         match node:
+            case ast.Module(body=body) if "images" in self._changed:
+                freed = _call("vqa_free", ast.Name("images", ast.Load()))
+                body.insert(0, ast.Assign([ast.Name("images", ast.Store())], freed))
             case ast.arguments():
                 node.defaults = [_call("vqa_any", default) for default in node.defaults]
                 node.kw_defaults = [default and _call("vqa_any", default) for default in node.kw_defaults]
