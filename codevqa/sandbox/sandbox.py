@@ -32,7 +32,7 @@ from .many_runs import Ask, ManyRuns
 from .program_shape import shape
 from .rewrite import rewrite
 from .run import Host, Outcome, Run, gone, nonsense
-from .static_check import CHECKED_AS, declared, finding
+from .static_check import CHECKED_AS, declared, finding, shown
 from .wall import Wall, open_pool
 
 if TYPE_CHECKING:
@@ -286,7 +286,7 @@ class Sandbox:
 
     def _check_now(self, workers: _Workers, source: str, tries: int = CHECK_TRIES) -> ProgramError | None:
         """Checks a program, in a thread of the checkers."""
-        program = rewrite(source)
+        program = shown(rewrite(source))
         known, before = declared(program.source, self.primitives)
         offset = before.count("\n")
         try:
