@@ -12,7 +12,8 @@ from codevqa.models.base import Completion, GenerationRequest
 from codevqa.models.fakes import ScriptedLM
 from codevqa.prompts import Example, PromptSet
 from codevqa.prompts import load as load_prompts
-from codevqa.writing.prompt_forms import extract_program, render_chat, render_completion, with_answer
+from codevqa.writing.prompt_forms import render_chat, render_completion
+from codevqa.writing.replies import extract_program, with_answer
 from codevqa.writing.writer import Writer
 
 CAT = Example("1", "Is the CAT black?", 'answer = query(img, "Is the cat black?")\n')
