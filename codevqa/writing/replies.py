@@ -21,13 +21,14 @@ _LONGEST = 1 << 16
 """Characters of a reply that are read."""
 _MOST = 48
 """Blocks that are read, the last ones."""
-_CONTROL = re.compile(r"<[|｜][\w▁ -]+[|｜]>|<end_code>")
+_CONTROL = re.compile(r"<[|｜][\w▁ -]+[|｜]>|<end_code>|</?s>|<(?:end|start)_of_turn>")
 """A control token that a server or tokenizer did not take for an end, such as ``<|fim_middle|>``."""
 _OPENING = re.compile(r"\s*(?:img\s*=\s*open_image|images\s*=\s*open_images)\s*\(")
 _HEADING = re.compile(r"^# Image (?:Set )?\d+:", re.M)
 _FENCE = re.compile(r"([^`~]*)(`{3,}|~{3,})[ \t]*([^`]*)$")
-_SPAN = re.compile(r"(`+|~{3,})([^`\n]+?)\1")
+_SPAN = re.compile(r"(?<!`)(`{1,4})([^`\n]+)\1")
 _LABEL = re.compile(r"[{.\s]*([a-z_]+)[\d.]*(?=$|[\s}:,])", re.I)
+_SKIPPED = re.compile(r"#\s*(?:Image|Question|\()|(?:python|py)\d?$")
 _TAG = re.compile(r"[<\[](/?)(?:python|py|code|program|answer|execute|pre|script|tool_code|solution)\b[^<>\]\n]*[>\]]", re.I)
 _CONTINUES = re.compile(r"[ \t)\]}]|(?:else|elif|except|finally)\b")
 _CODE = re.compile(r"(?:for|while|if|def|with|try|return)\b.*(?:\n[ \t]|:\s*$)|[^\s=]+(?:, ?\w+)* *[-+*/|]?=(?!=)|\w+\(")
@@ -80,9 +81,12 @@ def _tidy(source: str) -> str:
     if ">>> " in source:
         shell = re.findall(r"(?m)^[ \t]*(?:>>>|\.\.\.)(?: |$)(.*)", source)
         source = "\n".join(shell) if shell else source
+    elif source.lstrip().startswith(">"):
+        source = re.sub(r"(?m)^[ \t]*> ?", "", source)
+    source = re.sub(r"\A\s*[A-Z][\w ]{1,30}:[ \t]+(?=\w+ = )", "", source)
     lines = textwrap.dedent(source).split("\n")
     start = 0
-    while start < len(lines) and (not lines[start].strip() or re.match(r"#\s*(?:Image|Question|\()", lines[start])):
+    while start < len(lines) and (not lines[start].strip() or _SKIPPED.match(lines[start])):
         start += 1
     return "\n".join(line.rstrip() for line in lines[start:]).rstrip()
 
@@ -110,7 +114,7 @@ def _program_in(text: str, depth: int = 0) -> str:
         lambda: _tagged(text),
         lambda: [] if depth > 1 else [_program_in(one, depth + 1) for one in _strings(text)],
         lambda: [body for _, body in map(_label, (span[2] for span in _SPAN.finditer(text)))],
-        lambda: [] if any(body.strip() for body in plain) else _runs(outside),
+        lambda: [] if any(body.strip() for body in labelled) else _runs(outside),
     ]
     for way in ways:
         program = _last_program([_tidy(one) for one in way() if one.strip()][-_MOST:])
@@ -297,35 +301,58 @@ def with_answer(source: str) -> str:
     if _sets_answer(plain):
         return plain
     functions = {node.name: node for node in tree.body if isinstance(node, ast.FunctionDef)}
-    body: list[ast.stmt] = tree.body
-    while isinstance(body[-1], ast.If) and not body[-1].orelse:
+    body = tree.body
+    while isinstance(body[-1], ast.If) and not body[-1].orelse and ast.unparse(body[-1].test) == "True":
         body = body[-1].body
     last = body[-1]
-    prints = [node for node in _outside_functions(tree) if isinstance(node, ast.Expr) and _printed(node) is not None]
+    outside = list(_outside_functions(tree))
+    prints = [(node, shown) for node in outside if (shown := _printed(node)) is not None]
     match last:
-        case ast.Assign(targets=[ast.Name(name)], value=value) if any(
-            isinstance(part, ast.Call) for part in ast.walk(value)
-        ):
-            return _replaced(plain, [(last, f"{ast.get_source_segment(plain, last)}\n{' ' * last.col_offset}answer = {name}")])
         case ast.Expr(ast.Call(ast.Name(name))) if name != "print":
-            changes = [(last, f"answer = {ast.get_source_segment(plain, last)}")]
+            changes: list[tuple[ast.AST, str]] = [(last, f"answer = {_text(plain, last)}")]
             made = functions.get(name)
             if made is not None and not _returns(made):
-                shown = _printed(made.body[-1])
-                if shown is None:
+                value = _printed(made.body[-1])
+                if value is None:
                     return source
-                changes.append((made.body[-1], f"return {ast.get_source_segment(plain, shown)}"))
+                changes.append((made.body[-1], f"return {_text(plain, value)}"))
             return _replaced(plain, changes)
-    if prints:
-        shown_values = [(node, _printed(node)) for node in prints]
-        return _replaced(plain, [(n, f"answer = {ast.get_source_segment(plain, v)}") for n, v in shown_values if v])
-    if len(functions) == 1 and last is tree.body[-1] and all(isinstance(n, ast.FunctionDef | ast.Assign) for n in body):
+        case ast.Return(ast.expr() as value) if sum(isinstance(node, ast.Return) for node in outside) == 1:
+            return _replaced(plain, [(last, f"answer = {_text(plain, value)}")])
+    if prints and not isinstance(last, ast.Assign):
+        return _replaced(plain, [(node, f"answer = {_text(plain, value)}") for node, value in prints])
+    result = _last_name(body)
+    if result and any(isinstance(node, ast.Call) for node in outside):
+        return _replaced(plain, [(last, f"{_text(plain, last)}\n{' ' * last.col_offset}answer = {result}")])
+    if len(functions) == 1 and all(isinstance(node, ast.FunctionDef | ast.Assign) for node in tree.body):
         ((name, made),) = functions.items()
         needed = made.args.args[: len(made.args.args) - len(made.args.defaults)]
         if _returns(made) and len(needed) < 2:
             given = "".join("images" if one.arg.endswith("s") else "img" for one in needed)
             return f"{plain}\nanswer = {name}({given})"
     return source
+
+
+def _text(source: str, node: ast.AST) -> str:
+    return ast.get_source_segment(source, node) or ""
+
+
+def _last_name(body: Sequence[ast.stmt]) -> str:
+    """Returns the name that a program binds last; empty where that may not have been bound when it ends."""
+    last = body[-1]
+    match last:
+        case ast.Assign(targets=[ast.Name(name)]) | ast.AugAssign(target=ast.Name(name)):
+            return name
+        case ast.If() | ast.For():
+            bound = [node for node in ast.walk(last) if isinstance(node, ast.Assign | ast.AugAssign)]
+            target = max(bound, key=lambda node: node.lineno, default=None)
+            names = target.targets if isinstance(target, ast.Assign) else [target.target] if target else []
+            before = {name for one in body[:-1] if isinstance(one, ast.Assign) for name in _names(one)[1]}
+            both = isinstance(last, ast.If) and last.orelse and _last_name(last.body) == _last_name(last.orelse) != ""
+            match names:
+                case [ast.Name(name)] if name in before or both:
+                    return name
+    return ""
 
 
 def _returns(function: ast.FunctionDef) -> bool:
