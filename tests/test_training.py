@@ -49,7 +49,10 @@ def test_a_program_text_is_the_prompt_of_the_writer_and_then_the_program() -> No
     prompt = render_completion(preamble(), shots, item.question, "set")
     text = "".join(piece.text for piece in program_text(preamble(), shots, item))
     assert text == f"{prompt}\n{opening_line('set', 5)}\n{item.program}{EOS}"
-    assert extract_program(text[len(prompt) :].removesuffix(EOS), continued=True) == f"{opening_line('set', 5)}\n{item.program}"
+    assert (
+        extract_program(text[len(prompt) :].removesuffix(EOS), continued=True)
+        == f"{opening_line('set', 5)}\n{item.program}"
+    )
 
 
 def test_a_reading_text_is_the_prompt_of_the_pipeline_and_then_the_answer() -> None:

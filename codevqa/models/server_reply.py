@@ -108,7 +108,8 @@ class ServerReply:
         """The text without the thoughts before it; empty while those go on."""
         text = whole_characters(self._raw)
         rest = without_thoughts(text, ended=bool(self.finish))
-        return rest if rest == text else rest.lstrip()
+        # Those within the text are left to its readers: what was told before them is told already.
+        return text if rest == text or not text.endswith(rest) else rest.lstrip()
 
     @property
     def beginnings(self) -> dict[str, float]:
@@ -140,7 +141,8 @@ class ServerReply:
             return
         if self._refusal:
             raise Failure("refused to answer", self._refusal, kind=ModelError)
-        if self.finish == "length" or self._raw.strip():  # which are thoughts
+        thoughts = self._raw.strip() and self.finish not in ("content_filter", "tool_calls", "function_call")
+        if self.finish == "length" or thoughts:
             raise Failure(f"wrote no text within {max_tokens} tokens", "", _THINKING_HINT, ModelError)
         if self.finish in ("tool_calls", "function_call"):
             raise Failure("called a tool in place of an answer", "", "Turn the server's tools off.", ModelError)

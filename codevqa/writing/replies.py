@@ -15,7 +15,21 @@ from ..core.thoughts import without_thoughts
 
 _LABELS = {"python", "py", "pycon", "ipython", "tool_code", "code", "program", "execute", "script"}
 """Labels of blocks that hold programs. Digits at the end are left out before."""
-_OTHERS = {"text", "txt", "plain", "plaintext", "json", "output", "console", "bash", "sh", "shell", "yaml", "xml", "html"}
+_OTHERS = {
+    "text",
+    "txt",
+    "plain",
+    "plaintext",
+    "json",
+    "output",
+    "console",
+    "bash",
+    "sh",
+    "shell",
+    "yaml",
+    "xml",
+    "html",
+}
 """Labels of blocks that hold none."""
 _LONGEST = 1 << 16
 """Characters of a reply that are read."""
@@ -29,9 +43,13 @@ _FENCE = re.compile(r"([^`~]*)(`{3,}|~{3,})[ \t]*([^`]*)$")
 _SPAN = re.compile(r"(?<!`)(`{1,4})([^`\n]+)\1")
 _LABEL = re.compile(r"[{.\s]*([a-z_]+)[\d.]*(?=$|[\s}:,])", re.I)
 _SKIPPED = re.compile(r"#\s*(?:Image|Question|\()|(?:python|py)\d?$")
-_TAG = re.compile(r"[<\[](/?)(?:python|py|code|program|answer|execute|pre|script|tool_code|solution)\b[^<>\]\n]*[>\]]", re.I)
+_TAG = re.compile(
+    r"[<\[](/?)(?:python|py|code|program|answer|execute|pre|script|tool_code|solution)\b[^<>\]\n]*[>\]]", re.I
+)
 _CONTINUES = re.compile(r"[ \t)\]}]|(?:else|elif|except|finally)\b")
-_CODE = re.compile(r"(?:for|while|if|def|with|try|return)\b.*(?:\n[ \t]|:\s*$)|[^\s=]+(?:, ?\w+)* *[-+*/|]?=(?!=)|\w+\(")
+_CODE = re.compile(
+    r"(?:for|while|if|def|with|try|return)\b.*(?:\n[ \t]|:\s*$)|[^\s=]+(?:, ?\w+)* *[-+*/|]?=(?!=)|\w+\("
+)
 """How a piece of a program begins, even where it does not parse."""
 
 
@@ -61,8 +79,8 @@ def why_empty(reply: str) -> str:
     if without_thoughts(reply).strip():
         return ""
     if reply.strip():
-        return "The reply holds only thoughts; raise max_tokens or turn the model's thinking off."
-    return "The reply is empty."
+        return "the reply holds only thoughts; raise max_tokens or turn the model's thinking off."
+    return "the reply is empty."
 
 
 def _own_part(text: str) -> str:
@@ -214,7 +232,7 @@ def _runs(text: str) -> list[str]:
         if tree is not None and all(map(_acts, tree.body)):
             runs[-1].append(piece)
             continue
-        if tree is None and _CODE.match(piece):
+        if tree is None and _CODE.match(piece[:200]):
             return []
         runs.append([])
         indented.append("\n".join(line for line in lines if line.startswith(("    ", "\t"))))
@@ -302,14 +320,14 @@ def with_answer(source: str) -> str:
         return plain
     functions = {node.name: node for node in tree.body if isinstance(node, ast.FunctionDef)}
     body = tree.body
-    while isinstance(body[-1], ast.If) and not body[-1].orelse and ast.unparse(body[-1].test) == "True":
+    while isinstance(body[-1], ast.If) and not body[-1].orelse and isinstance(body[-1].test, ast.Constant):
         body = body[-1].body
     last = body[-1]
     outside = list(_outside_functions(tree))
-    prints = [(node, shown) for node in outside if (shown := _printed(node)) is not None]
+    prints = [(node, shown) for node in outside if isinstance(node, ast.stmt) and (shown := _printed(node)) is not None]
     match last:
         case ast.Expr(ast.Call(ast.Name(name))) if name != "print":
-            changes: list[tuple[ast.AST, str]] = [(last, f"answer = {_text(plain, last)}")]
+            changes: list[tuple[ast.stmt, str]] = [(last, f"answer = {_text(plain, last)}")]
             made = functions.get(name)
             if made is not None and not _returns(made):
                 value = _printed(made.body[-1])
@@ -333,8 +351,16 @@ def with_answer(source: str) -> str:
     return source
 
 
-def _text(source: str, node: ast.AST) -> str:
-    return ast.get_source_segment(source, node) or ""
+@functools.lru_cache(maxsize=4)
+def _lines(source: str) -> tuple[bytes, ...]:
+    return tuple(line.encode("utf-8", "surrogatepass") for line in source.split("\n"))
+
+
+def _text(source: str, node: ast.stmt | ast.expr) -> str:
+    """Returns the text of a part of a program; ast.get_source_segment() splits the whole program each time."""
+    lines = list(_lines(source)[node.lineno - 1 : node.end_lineno])
+    lines[-1] = lines[-1][: node.end_col_offset]
+    return b"\n".join([lines[0][node.col_offset :], *lines[1:]]).decode("utf-8", "surrogatepass")
 
 
 def _last_name(body: Sequence[ast.stmt]) -> str:
@@ -363,16 +389,20 @@ def _printed(statement: ast.AST) -> ast.expr | None:
     """Returns the value that a statement prints, without the words around it."""
     match statement:
         case ast.Expr(ast.Call(ast.Name("print"), [*_, value])):
-            parts = [one for one in value.values if isinstance(one, ast.FormattedValue)] if isinstance(value, ast.JoinedStr) else []
+            parts = (
+                [one for one in value.values if isinstance(one, ast.FormattedValue)]
+                if isinstance(value, ast.JoinedStr)
+                else []
+            )
             return parts[0].value if len(parts) == 1 else value
     return None
 
 
-def _replaced(source: str, changes: Sequence[tuple[ast.AST, str]]) -> str:
+def _replaced(source: str, changes: Sequence[tuple[ast.stmt, str]]) -> str:
     """Returns a program with other text in place of some of its statements."""
-    lines = [line.encode() for line in source.split("\n")]
-    for node, text in sorted(changes, key=lambda one: -one[0].lineno):  # type: ignore[attr-defined]
-        first, last = node.lineno - 1, node.end_lineno - 1  # type: ignore[attr-defined]
-        tail = lines[last][node.end_col_offset :]  # type: ignore[attr-defined]
-        lines[first : last + 1] = [lines[first][: node.col_offset] + text.encode() + tail]  # type: ignore[attr-defined]
-    return b"\n".join(lines).decode()
+    lines = list(_lines(source))
+    for node, text in sorted(changes, key=lambda one: -one[0].lineno):
+        first, last = node.lineno - 1, (node.end_lineno or node.lineno) - 1
+        tail = lines[last][node.end_col_offset :]
+        lines[first : last + 1] = [lines[first][: node.col_offset] + text.encode("utf-8", "surrogatepass") + tail]
+    return b"\n".join(lines).decode("utf-8", "surrogatepass")
