@@ -32,8 +32,10 @@ _PAIRS = (
 )
 _FINAL = re.compile(r"^\s*(?:<\|start\|>assistant)?<\|channel\|>final\b[^<]*<\|message\|>", re.I)
 _MARKS = [(re.compile(opening, re.I), re.compile(closing, re.I)) for opening, closing in _PAIRS]
-_BEGUN = re.compile(r"\s*(?:[<\[◁][|/\w:]{0,24})?\Z")
+_BEGUN = re.compile(r"\s*(?:<\|start\|>assistant|<\|start\|>\w*\Z)?(?:<\|channel\|>\w*)?(?:[<\[◁][|/\w:]{0,24})?\Z")
 """What may still become a mark."""
+_WIDEST = 200
+"""Characters of a line that are looked at before a mark."""
 
 
 def without_thoughts(text: str, *, ended: bool = True) -> str:
@@ -55,7 +57,8 @@ def without_thoughts(text: str, *, ended: bool = True) -> str:
         return text
     for opening, closing in _MARKS:
         text = _without(text, opening, closing)
-    return _FINAL.sub("", text)
+    text = _FINAL.sub("", text)
+    return "" if not ended and _BEGUN.match(text) else text
 
 
 def _without(text: str, opening: re.Pattern[str], closing: re.Pattern[str]) -> str:
@@ -77,4 +80,5 @@ def _without(text: str, opening: re.Pattern[str], closing: re.Pattern[str]) -> s
 
 def _heads_line(text: str, place: int) -> bool:
     """Whether only blanks stand before a place in its line: within a line a mark is a word that is spoken of."""
-    return not text[text.rfind("\n", 0, place) + 1 : place].strip()
+    before = text[max(place - _WIDEST, 0) : place]
+    return not before.rpartition("\n")[2].strip() and (len(before) < _WIDEST or "\n" in before)

@@ -41,6 +41,7 @@ from ..primitives.context import CallContext
 from ..primitives.kinds import Image
 from ..primitives.parts import Reading
 from ..writing.choice import write_best
+from ..writing.replies import why_empty
 from ..writing.worlds import Behaviour, behaviours
 from ..writing.writer import Writer
 from .answer_text import answer_text, fitted_answer, plain, release_text
@@ -229,6 +230,9 @@ class QuestionRun:
             self.program = program
             self.tell(Wrote(program))
             try:
+                nothing = why_empty(program.completion) if written and not program.source.strip() else ""
+                if nothing:
+                    raise UnsetAnswerError(nothing)
                 return await self._interpret(program)
             except ProgramError as error:
                 self.attempts.append((program, error.record()))

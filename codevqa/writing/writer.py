@@ -23,15 +23,14 @@ from ..primitives.signature import Primitive, PrimitiveSet
 from ..primitives.visual import BUILT_IN, KNOWLEDGE, VISUAL
 from ..prompts import Example, PromptSet
 from .prompt_forms import (
-    STOP,
     ask_in_chat,
-    extract_program,
     header,
+    heading,
     opening_line,
     render_chat,
     render_completion,
-    with_answer,
 )
+from .replies import extract_program, with_answer
 from .skeleton import skeleton
 
 _OPENERS = ("open_image", "open_images")
@@ -250,11 +249,12 @@ class Writer:
                 lacking=self._lacking,
             )
             shared = len(turns) - 1 if self.settings.selection == "fixed" else 1
-            return GenerationRequest(turns, self.settings.max_tokens, STOP, shared)
+            return GenerationRequest(turns, self.settings.max_tokens, shared=shared)
         prompt = render_completion(preamble, examples, question, form)
         # With nearest examples only the preamble is common to all questions; fixed ones are common too.
         shared = prompt.rfind("\n# Image") if self.settings.selection == "fixed" else len(preamble.rstrip("\n"))
-        return GenerationRequest(prompt, self.settings.max_tokens, STOP, max(shared, 0))
+        stop = f"\n{heading(form, len(examples) + 2)}"  # the next example's, which no comment of the program's is
+        return GenerationRequest(prompt, self.settings.max_tokens, (stop,), max(shared, 0))
 
     async def prepare(self, question: str, form: Form) -> None:
         """Embeds a question in a thread: its examples are found at once then."""
@@ -369,7 +369,7 @@ class _Telling:
     def __call__(self, text: str) -> None:
         # A fence is one only once its line is whole.
         whole, _, last = text.rpartition("\n")
-        source = extract_program(whole if last.startswith("`") else text, continued=self._continued)
+        source = extract_program(whole if last.startswith("`") else text, continued=self._continued, ended=False)
         tell = self._tell
         if tell is not None and source != self._told:
             self._told = source
