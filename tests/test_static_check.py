@@ -56,8 +56,8 @@ def in_cpython(source: str) -> None:
 
     def called(name: str) -> Any:
         def call(*args: Any, **kwargs: Any) -> Any:
-            found = VOCABULARY.get(name).call(None, VOCABULARY.get(name).bind(args, kwargs))
-            return asyncio.run(found)
+            reply = VOCABULARY.get(name).call(None, VOCABULARY.get(name).bind(args, kwargs))
+            return asyncio.run(reply)
 
         return call
 
