@@ -40,9 +40,32 @@ def test_a_question_about_one_image() -> None:
 
 
 def test_an_answer_is_put_in_the_words_of_its_kind() -> None:
-    with engine("x = 'red ball'\nanswer = x") as vqa:
-        answer = vqa.ask(RED, "Is the large red ball or the cup higher?")
-    assert (answer.text, answer.fallback) == ("large red ball", False)
+    with engine("x = 'The red ball.'\nanswer = x") as vqa:
+        answer = vqa.ask(RED, "Is the red ball or the cup higher?")
+    assert (answer.text, answer.fallback) == ("red ball", False)
+
+
+FITS = [
+    ("Do all images show a cat?", "[True, False, True]", ""),
+    ("How many images show a cat?", "len(images) > 5", ""),
+    ("How many images show a cat?", "images[0]", ""),
+    ("How many cats are there?", "[2, 2, 2]", ""),
+    ("How many cats are there?", "'half a dozen'", ""),
+    ("How many cats are there?", "'two hundred'", "200"),
+    ("Is the cat red or blue?", "'not red'", "not red"),
+    ("What is the number of the bus?", "'B7'", "B7"),
+    ("Is there a cat?", "'yes and no'", ""),
+    ("Is there a cat?", "True", "yes"),
+    ("Which image shows a cat?", "images.index(images[0])", ""),
+    ("Which image shows a cat?", "images[0]", "image 1"),
+]
+
+
+@pytest.mark.parametrize(("question", "value", "text"), FITS)
+def test_nothing_is_invented_where_an_answer_does_not_fit(question: str, value: str, text: str) -> None:
+    with engine(f"x = {value}\nanswer = x") as vqa:
+        answer = vqa.ask([RED, RED], question)
+    assert answer.fallback == (not text) and (answer.text == text or not text)
 
 
 def test_many_questions_share_batches_and_one_bad_picture_loses_nothing(tmp_path: Path) -> None:

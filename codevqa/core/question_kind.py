@@ -123,9 +123,8 @@ _STATES = re.compile(
     r"|three|four|five|six|seven|eight|nine|ten|\d+|at least|at most|exactly|only|more|fewer|less|most|many|several"
     r"|neither|either|in|on|none|nothing|it|they|its|left|right|multiple|any|just|not|another|half|we|you can"
     r"|people|everyone|picture has|images? contains?|[a-z-]+s|[a-z-]+ [a-z-]+s(?= are| have| were))\b.*\b"
-    r"(?:is|isn't|are|aren't|was|were|has|have|had|do|does|don't|doesn't|can|cannot|can't|will|appears?|contains?|shows?"
-    r"|features?|includes?|depicts?|displays?|looks?|sits?|stands?|lies?|faces?|holds?|wears?|consists?|touch(?:es)?"
-    r"|there's|[a-z]+(?:ed|ing))\b)"
+    r"(?:is|isn't|are|aren't|was|were|has|have|had|do|don't|can|cannot|can't|will|appear|contain|show|feature|include"
+    r"|depict|display|look|sit|stand|lie|face|hold|wear|touch|[a-z]+(?:ed|ing)|(?<= )[a-z]+[a-rt-z]s)\b)"
 )
 """How a plain English statement begins, and the verb that it has."""
 _COUNTS = re.compile(

@@ -28,6 +28,7 @@ from ..core.errors import (
     ImageError,
     InputError,
     InternalError,
+    ProgramAnswerError,
     ProgramError,
     PromptTooLongError,
     UnsetAnswerError,
@@ -236,8 +237,9 @@ class QuestionRun:
                 return await self._interpret(program)
             except ProgramError as error:
                 self.attempts.append((program, error.record()))
-                # What ran has cost its model calls, and few programs that fail then come back right.
-                again = repairs_left > 0 and not self.calls.made
+                # What ran has cost its model calls, and few programs that fail then come back right. One whose answer
+                # is of another kind is told so, and what it asked is remembered.
+                again = repairs_left > 0 and (not self.calls.made or isinstance(error, ProgramAnswerError))
                 instead: Literal["others", "fallback"] = "others" if self._several else "fallback"
                 self.tell(Rejected(program, error.record(), "repair" if again else instead if written else "nothing"))
                 if not again:
