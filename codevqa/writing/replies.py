@@ -42,7 +42,7 @@ _HEADING = re.compile(r"^# Image (?:Set )?\d+:", re.M)
 _FENCE = re.compile(r"([^`~]*)(`{3,}|~{3,})[ \t]*([^`]*)$")
 _SPAN = re.compile(r"(?<!`)(`{1,4})([^`\n]+)\1")
 _LABEL = re.compile(r"[{.\s]*([a-z_]+)[\d.]*(?=$|[\s}:,])", re.I)
-_SKIPPED = re.compile(r"#\s*(?:Image|Question|\()|(?:python|py)\d?$")
+_SKIPPED = re.compile(r"#\s*(?:Image|Question|\()|(?:python|py|assistant)\d?$")
 _TAG = re.compile(
     r"[<\[](/?)(?:python|py|code|program|answer|execute|pre|script|tool_code|solution)\b[^<>\]\n]*[>\]]", re.I
 )
@@ -143,18 +143,20 @@ def _program_in(text: str, depth: int = 0) -> str:
 
 
 def _blocks(text: str) -> tuple[list[tuple[str, str]], str]:
-    """Returns the fenced blocks of a text, each with its kind ("python", "" or another's label), and all beside them."""
+    """Returns the fenced blocks of a text, each with its kind ("python", "" or another's label), and the rest."""
     blocks: list[tuple[str, list[str]]] = []
     outside: list[str] = []
     fence = ""
-    for line in text.split("\n"):
+    lines = text.split("\n")
+    closed = max((place for place, line in enumerate(lines) if line.strip(" \t>")[:3] in ("```", "~~~")), default=0)
+    for place, line in enumerate(lines):
         opens = _FENCE.match(line)
         kind, rest = _label(opens[3]) if opens else ("", "")
         if fence and not (opens and kind and not opens[1].strip(" \t>")):
             bare = line.strip(" \t>")
             if bare.startswith(fence):
                 fence = ""
-            elif bare.endswith(fence):
+            elif bare.endswith(fence) and place > closed:  # where no line of its own closes the block
                 blocks[-1][1].append(line.rstrip().rstrip(fence[0]))
                 fence = ""
             else:
@@ -164,12 +166,12 @@ def _blocks(text: str) -> tuple[list[tuple[str, str]], str]:
             outside.append(opens[1])
             blocks.append((kind, [rest]))
         elif (span := re.fullmatch(r"([^`~]*)(`{3,}|~{3,})([^`]+)\2\s*", line)) is not None:
-            kind, body = _label(span[3])
+            kind, rest = _label(span[3])
             outside.append(span[1])
-            blocks.append((kind, [body]))
+            blocks.append((kind, [rest]))
         else:
             outside.append(line)
-    return [(kind, "\n".join(lines).strip("\n")) for kind, lines in blocks], "\n".join(outside)
+    return [(kind, "\n".join(body).strip("\n")) for kind, body in blocks], "\n".join(outside)
 
 
 def _label(info: str) -> tuple[str, str]:
