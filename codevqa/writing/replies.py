@@ -42,10 +42,10 @@ _HEADING = re.compile(r"^# Image (?:Set )?\d+:", re.M)
 _FENCE = re.compile(r"([^`~]*)(`{3,}|~{3,})[ \t]*([^`]*)$")
 _SPAN = re.compile(r"(?<!`)(`{1,4})([^`\n]+)\1")
 _LABEL = re.compile(r"[{.\s]*([a-z_]+)[\d.]*(?=$|[\s}:,])", re.I)
-_SKIPPED = re.compile(r"#\s*(?:Image|Question|\()|(?:python|py)\d?$")
-_TAG = re.compile(
-    r"[<\[](/?)(?:python|py|code|program|answer|execute|pre|script|tool_code|solution)\b[^<>\]\n]*[>\]]", re.I
-)
+_SKIPPED = re.compile(r"#\s*(?:Image|Question|\()|(?:python|py|assistant)\d?$")
+_TAG = re.compile(r"</?[A-Za-z][\w-]*(?:[ =][^<>\n]*)?>|\[/?[A-Z]{2,}\]")
+_LEAD = re.compile(r"^[ \t]*[A-Z\[][^=\n\"'(]{0,60}[:!>\]] *(?=\w+ = )", re.M)
+"""Words before a program on its own line."""
 _CONTINUES = re.compile(r"[ \t)\]}]|(?:else|elif|except|finally)\b")
 _CODE = re.compile(
     r"(?:for|while|if|def|with|try|return)\b.*(?:\n[ \t]|:\s*$)|[^\s=]+(?:, ?\w+)* *[-+*/|]?=(?!=)|\w+\("
@@ -101,7 +101,7 @@ def _tidy(source: str) -> str:
         source = "\n".join(shell) if shell else source
     elif source.lstrip().startswith(">"):
         source = re.sub(r"(?m)^[ \t]*> ?", "", source)
-    source = re.sub(r"\A\s*[A-Z][\w ]{1,30}:[ \t]+(?=\w+ = )", "", source)
+    source = re.sub(r"(?m)^\[/?[A-Z]{2,}\]$", "", source)
     lines = textwrap.dedent(source).split("\n")
     start = 0
     while start < len(lines) and (not lines[start].strip() or _SKIPPED.match(lines[start])):
@@ -129,7 +129,7 @@ def _program_in(text: str, depth: int = 0) -> str:
         lambda: [text] if not blocks else [],
         lambda: labelled,
         lambda: plain,
-        lambda: _tagged(text),
+        lambda: _TAG.split(text),  # <code>, [PYTHON]
         lambda: [] if depth > 1 else [_program_in(one, depth + 1) for one in _strings(text)],
         lambda: [body for _, body in map(_label, (span[2] for span in _SPAN.finditer(text)))],
         lambda: [] if any(body.strip() for body in labelled) else _runs(outside),
@@ -143,18 +143,20 @@ def _program_in(text: str, depth: int = 0) -> str:
 
 
 def _blocks(text: str) -> tuple[list[tuple[str, str]], str]:
-    """Returns the fenced blocks of a text, each with its kind ("python", "" or another's label), and all beside them."""
+    """Returns the fenced blocks of a text, each with its kind ("python", "" or another's label), and the rest."""
     blocks: list[tuple[str, list[str]]] = []
     outside: list[str] = []
     fence = ""
-    for line in text.split("\n"):
+    lines = text.split("\n")
+    closed = max((place for place, line in enumerate(lines) if line.strip(" \t>")[:3] in ("```", "~~~")), default=0)
+    for place, line in enumerate(lines):
         opens = _FENCE.match(line)
         kind, rest = _label(opens[3]) if opens else ("", "")
         if fence and not (opens and kind and not opens[1].strip(" \t>")):
             bare = line.strip(" \t>")
-            if bare.startswith(fence):
+            if bare.startswith(("```", "~~~")):
                 fence = ""
-            elif bare.endswith(fence):
+            elif bare.endswith(fence) and place > closed:  # where no line of its own closes the block
                 blocks[-1][1].append(line.rstrip().rstrip(fence[0]))
                 fence = ""
             else:
@@ -164,12 +166,12 @@ def _blocks(text: str) -> tuple[list[tuple[str, str]], str]:
             outside.append(opens[1])
             blocks.append((kind, [rest]))
         elif (span := re.fullmatch(r"([^`~]*)(`{3,}|~{3,})([^`]+)\2\s*", line)) is not None:
-            kind, body = _label(span[3])
+            kind, rest = _label(span[3])
             outside.append(span[1])
-            blocks.append((kind, [body]))
+            blocks.append((kind, [rest]))
         else:
             outside.append(line)
-    return [(kind, "\n".join(lines).strip("\n")) for kind, lines in blocks], "\n".join(outside)
+    return [(kind, "\n".join(body).strip("\n")) for kind, body in blocks], "\n".join(outside)
 
 
 def _label(info: str) -> tuple[str, str]:
@@ -182,16 +184,6 @@ def _label(info: str) -> tuple[str, str]:
     if name in _OTHERS or (name and not rest.strip()):
         return (name if name in _OTHERS else ""), ""
     return "", info.strip()
-
-
-def _tagged(text: str) -> list[str]:
-    """Returns what stands between tags such as ``<code>`` and ``[PYTHON]``."""
-    bodies, start = [], -1
-    for tag in _TAG.finditer(text):
-        if start >= 0:
-            bodies.append(text[start : tag.start()])
-        start = -1 if tag[1] else tag.end()
-    return bodies + ([text[start:]] if start >= 0 else [])
 
 
 def _strings(text: str) -> Iterator[str]:
@@ -212,13 +204,16 @@ def _strings(text: str) -> Iterator[str]:
             if isinstance(part, str):
                 yield part
             elif isinstance(part, dict | list):
-                inner.extend(part.values() if isinstance(part, dict) else part)
+                inner.extend(reversed(part.values() if isinstance(part, dict) else part))
+                lines = part if isinstance(part, list) else []
+                if lines and all(isinstance(line, str) for line in lines):
+                    inner[-len(lines) :] = ["\n".join(lines)]
 
 
 def _runs(text: str) -> list[str]:
     """Returns the runs of lines that are code in a text without blocks; none where a line is broken code."""
     pieces: list[list[str]] = []
-    for line in text.split("\n")[-1000:]:
+    for line in _LEAD.sub("", text).split("\n")[-1000:]:
         joins = not line.strip() or _CONTINUES.match(line) or (pieces and pieces[-1][-1].startswith("@"))
         if joins and pieces:
             pieces[-1].append(line)
@@ -326,7 +321,7 @@ def with_answer(source: str) -> str:
     outside = list(_outside_functions(tree))
     prints = [(node, shown) for node in outside if isinstance(node, ast.stmt) and (shown := _printed(node)) is not None]
     match last:
-        case ast.Expr(ast.Call(ast.Name(name))) if name != "print":
+        case ast.Expr(ast.Call(ast.Name(name))) if name not in ("print", "final_answer"):
             changes: list[tuple[ast.stmt, str]] = [(last, f"answer = {_text(plain, last)}")]
             made = functions.get(name)
             if made is not None and not _returns(made):
@@ -342,12 +337,14 @@ def with_answer(source: str) -> str:
     result = _last_name(body)
     if result and any(isinstance(node, ast.Call) for node in outside):
         return _replaced(plain, [(last, f"{_text(plain, last)}\n{' ' * last.col_offset}answer = {result}")])
-    if len(functions) == 1 and all(isinstance(node, ast.FunctionDef | ast.Assign) for node in tree.body):
-        ((name, made),) = functions.items()
+    called = {name for own, made in functions.items() for name in _names(made)[0] if name != own}
+    uncalled = [made for own, made in functions.items() if own not in called]
+    if len(uncalled) == 1 and all(isinstance(node, ast.FunctionDef | ast.Assign) for node in tree.body):
+        (made,) = uncalled
         needed = made.args.args[: len(made.args.args) - len(made.args.defaults)]
         if _returns(made) and len(needed) < 2:
             given = "".join("images" if one.arg.endswith("s") else "img" for one in needed)
-            return f"{plain}\nanswer = {name}({given})"
+            return f"{plain}\nanswer = {made.name}({given})"
     return source
 
 
@@ -388,7 +385,7 @@ def _returns(function: ast.FunctionDef) -> bool:
 def _printed(statement: ast.AST) -> ast.expr | None:
     """Returns the value that a statement prints, without the words around it."""
     match statement:
-        case ast.Expr(ast.Call(ast.Name("print"), [*_, value])):
+        case ast.Expr(ast.Call(ast.Name("print" | "final_answer"), [*_, value])):
             parts = (
                 [one for one in value.values if isinstance(one, ast.FormattedValue)]
                 if isinstance(value, ast.JoinedStr)
