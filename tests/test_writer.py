@@ -15,8 +15,9 @@ from codevqa.models.base import Completion, GenerationRequest
 from codevqa.models.fakes import ScriptedLM
 from codevqa.prompts import Example, PromptSet
 from codevqa.prompts import load as load_prompts
+from codevqa.writing.mending import with_answer
 from codevqa.writing.prompt_forms import render_chat, render_completion
-from codevqa.writing.replies import extract_program, why_empty, with_answer
+from codevqa.writing.replies import extract_program, why_empty
 from codevqa.writing.writer import Writer
 
 CAT = Example("1", "Is the CAT black?", 'answer = query(img, "Is the cat black?")\n')

@@ -34,6 +34,7 @@ _FINAL = re.compile(r"^\s*(?:<\|start\|>assistant)?<\|channel\|>final\b[^<]*<\|m
 _MARKS = [(re.compile(opening, re.I), re.compile(closing, re.I)) for opening, closing in _PAIRS]
 _BEGUN = re.compile(r"\s*(?:<\|start\|>assistant|<\|start\|>\w*\Z)?(?:<\|channel\|>\w*)?(?:[<\[◁][|/\w:]{0,24})?\Z")
 """What may still become a mark."""
+_SENTENCES = ("Here is my thought process:", "Here's my thought process:")
 _WIDEST = 200
 """Characters of a line that are looked at before a mark."""
 
@@ -51,7 +52,7 @@ def without_thoughts(text: str, *, ended: bool = True) -> str:
     >>> without_thoughts("<Think>maybe no</think> Yes"), without_thoughts("[THINK]no"), without_thoughts("a cat")
     (' Yes', '', 'a cat')
     """
-    if not ended and _BEGUN.match(text):
+    if not ended and (_BEGUN.match(text) or any(words.startswith(text.strip()) for words in _SENTENCES)):
         return ""
     if not ("<" in text or "[" in text or "◁" in text or "thought process" in text):
         return text
@@ -71,10 +72,12 @@ def _without(text: str, opening: re.Pattern[str], closing: re.Pattern[str]) -> s
         else:
             kept.clear()  # opened in the prompt, or closed twice
         place = last = end.end()
-    begin = next((one for one in opening.finditer(text, place) if _heads_line(text, one.start())), None)
-    if begin is None and last is None:
+    starts = (one.start() for one in opening.finditer(text, place))
+    heads = (at for at in starts if not text[place : min(at, place + _WIDEST)].strip() or _heads_line(text, at))
+    start = next(heads, None)
+    if start is None and last is None:
         return text
-    kept.append(text[place : begin.start()] if begin is not None else text[place:])
+    kept.append(text[place:start])
     return "".join(kept)
 
 

@@ -22,6 +22,7 @@ from ..primitives.sets import SETS
 from ..primitives.signature import Primitive, PrimitiveSet
 from ..primitives.visual import BUILT_IN, KNOWLEDGE, VISUAL
 from ..prompts import Example, PromptSet
+from .mending import with_answer
 from .prompt_forms import (
     ask_in_chat,
     header,
@@ -30,7 +31,7 @@ from .prompt_forms import (
     render_chat,
     render_completion,
 )
-from .replies import extract_program, with_answer
+from .replies import extract_program
 from .skeleton import skeleton
 
 _OPENERS = ("open_image", "open_images")

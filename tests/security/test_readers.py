@@ -38,8 +38,9 @@ from codevqa.primitives.kinds import Image
 from codevqa.primitives.witness import described
 from codevqa.prompts import load
 from codevqa.sandbox.program_shape import shape
+from codevqa.writing.mending import with_answer
 from codevqa.writing.prompt_forms import ask_in_chat
-from codevqa.writing.replies import extract_program, with_answer
+from codevqa.writing.replies import extract_program
 
 NAMES = ("query", "get_pos", "find_matching_image")
 ASKED = "Is there a red cup or a small dog in the left image?"
