@@ -27,6 +27,8 @@ _METHODS = frozenset(
     name for kind in (*_KINDS, collections.deque) for name in dir(kind) if not name.startswith("_")
 ) | {"findall", "fullmatch", "group", "groups", "match", "most_common", "search"}
 _KIND_NAMES = frozenset(kind.__name__ for kind in _KINDS)
+_SCOPES = ("global ", "nonlocal ", ":=")
+"""Of programs that parse and that Python may yet refuse."""
 _WORDS = (
     *(
         "def ",
@@ -49,12 +51,15 @@ _WORDS = (
     *(f"{name}." for name in _KIND_NAMES),
 )
 _EXPRESSIONS = re.compile(
-    r"^(?!\s*for\b(?!.*\bfor\b).*:\s*$).*\bfor\b|=[^=\n]*\benumerate\(|[-+|&^]=(?!\s*\d+$)|\*=|"
+    r"=[^=\n]*\benumerate\(|[-+|&^]=(?!\s*\d+$)|\*=|"
     r"enumerate[\s\S]*(?:\.(?:append|insert|extend|pop|remove|clear|sort|reverse)\(|\]\s*=)",
     re.MULTILINE,
 )
-"""Of generator expressions, changes in place and loops that change what they go through."""
+"""Of changes in place and loops that change what they go through."""
 _KEYS = re.compile(r"(?:set|dict|Counter|fromkeys)\(|\{(?!\w+\})")
+_FORMATTED = re.compile(r"\b[fF][rR]?[\"'].*\bfor\b|[\"']{3}|\\")
+_TEXTS = re.compile(r"\"[^\"\n]*\"|'[^'\n]*'|#.*")
+_MARKS = re.compile(r"[()\[\]{}]|\bfor\b")
 _NAMED = re.compile(r"\.\s*(\w+)\b(?!\s*\()")
 _CALLED_LATER = (ast.Assign, ast.Call, ast.Dict, ast.List, ast.NamedExpr, ast.Return, ast.Tuple, ast.keyword)
 """Where a method that is named is meant, not a call that was forgotten."""
@@ -116,7 +121,7 @@ def rewrite(source: str, primitives: PrimitiveSet | None = None) -> Rewritten:
         keyed = keyed and bound.isdisjoint(names & called)  # a variable "count" is no primitive
         forms = _Forms(tree, bound, names - bound if keyed else frozenset(), runs=primitives is not None)
         refuse_forms(tree, forms.parents, bound)
-        wrong = compile_error(tree)
+        wrong = compile_error(tree) if any(word in source for word in _SCOPES) else None
         if wrong is not None:
             raise ProgramSyntaxError(f"{wrong.msg}.", line=wrong.lineno)
         tree = ast.fix_missing_locations(forms.visit(tree))
@@ -135,7 +140,25 @@ def _has_forms(source: str) -> bool:
         any(word in source for word in _WORDS)
         or not _METHODS.isdisjoint(_NAMED.findall(source))
         or _EXPRESSIONS.search(source) is not None
+        or _has_generator(source)
     )
+
+
+def _has_generator(source: str) -> bool:
+    """Whether a text may have a generator expression: a ``for`` right within round brackets."""
+    if " for " not in source and "\nfor" not in source.replace(" ", ""):
+        return False
+    if _FORMATTED.search(source):
+        return True
+    within: list[str] = []
+    for mark in _MARKS.findall(_TEXTS.sub("", source)):
+        if mark in ")]}":
+            within[-1:] = []
+        elif mark != "for":
+            within.append(mark)
+        elif within[-1:] == ["("]:
+            return True
+    return False
 
 
 def _places(new: ast.AST, old: ast.AST) -> Iterator[tuple[int, int, int]]:
@@ -261,24 +284,20 @@ class _Forms(ast.NodeTransformer):
         passed = sorted(outer - own)
         walrus = sorted({part.target.id for part in ast.walk(found) if isinstance(part, ast.NamedExpr)})
         text = f"def {search}({', '.join(['vqa_items', *passed])}):\n vqa_values = []\n {end}"
-        if walrus and isinstance(scope, ast.Lambda | ast.ClassDef):
-            raise refuse(node, "':=' here", "Write a function with a for loop.")
         if walrus:
-            shared = isinstance(scope, ast.FunctionDef) and walrus[0] not in {
-                name for part in ast.walk(scope) if isinstance(part, ast.Global) for name in part.names
-            }
-            kind = "nonlocal" if shared else "global"
-            text = text.replace("\n", f"\n {kind} {', '.join(walrus)}\n", 1)
-            if shared:
+            inside = list(ast.walk(scope))
+            globals_ = {name for part in inside if isinstance(part, ast.Global) for name in part.names}
+            others = {name for part in inside if isinstance(part, ast.Nonlocal) for name in part.names}
+            shared = isinstance(scope, ast.FunctionDef) and not globals_.issuperset(walrus)
+            if isinstance(scope, ast.Lambda | ast.ClassDef) or (shared and not globals_.isdisjoint(walrus)):
+                raise refuse(node, "':=' here", "Write a function with a for loop.")
+            text = text.replace("\n", f"\n {'nonlocal' if shared else 'global'} {', '.join(walrus)}\n", 1)
+            if shared and not others.issuperset(walrus):
                 text = f"if False:\n {' = '.join(walrus)} = None\n{text}"
         lines = _written(text, node)
         made = lines[-1]
         assert isinstance(made, ast.FunctionDef)
         made.body[-1:-1] = body
-        if isinstance(scope, ast.FunctionDef) and any(
-            isinstance(part, ast.Nonlocal) and walrus[:1] == part.names[:1] for part in ast.walk(scope)
-        ):
-            lines = lines[-1:]
         self._before += lines
         given = [items, *(ast.Name(one, ast.Load()) for one in passed)]
         if name == "next":
