@@ -57,9 +57,9 @@ _EXPRESSIONS = re.compile(
 )
 """Of changes in place and loops that change what they go through."""
 _KEYS = re.compile(r"(?:set|dict|Counter|fromkeys)\(|\{(?!\w+\})")
-_FORMATTED = re.compile(r"\b[fF][rR]?[\"'].*\bfor\b|[\"']{3}|\\")
+_FORMATTED = re.compile(r"\b[fF][rR]?[\"'].*\b(?:for|is)\b|[\"']{3}|\\")
 _TEXTS = re.compile(r"\"[^\"\n]*\"|'[^'\n]*'|#.*")
-_MARKS = re.compile(r"[()\[\]{}]|\bfor\b")
+_MARKS = re.compile(r"[()\[\]{}]|\bfor\b|\bis\b(?!\s+(?:not\s+)?(?:None|True|False)\b)")
 _NAMED = re.compile(r"\.\s*(\w+)\b(?!\s*\()")
 _CALLED_LATER = (ast.Assign, ast.Call, ast.Dict, ast.List, ast.NamedExpr, ast.Return, ast.Tuple, ast.keyword)
 """Where a method that is named is meant, not a call that was forgotten."""
@@ -140,18 +140,18 @@ def _has_forms(source: str) -> bool:
         any(word in source for word in _WORDS)
         or not _METHODS.isdisjoint(_NAMED.findall(source))
         or _EXPRESSIONS.search(source) is not None
-        or _has_generator(source)
+        or _has_marks(source)
     )
 
 
-def _has_generator(source: str) -> bool:
-    """Whether a text may have a generator expression: a ``for`` right within round brackets."""
-    if " for " not in source and "\nfor" not in source.replace(" ", ""):
-        return False
+def _has_marks(source: str) -> bool:
+    """Whether a text may have ``is``, or a generator expression: a ``for`` right within round brackets."""
     if _FORMATTED.search(source):
         return True
     within: list[str] = []
     for mark in _MARKS.findall(_TEXTS.sub("", source)):
+        if mark.startswith("is"):
+            return True
         if mark in ")]}":
             within[-1:] = []
         elif mark != "for":
