@@ -38,7 +38,6 @@ _WORDS = (
         ".sort(",
         "yield",
         "class ",
-        " is ",
         "global ",
         "nonlocal ",
         ":=",
