@@ -15,7 +15,7 @@ from typing import Any
 from ..core.errors import ProgramError, ProgramSyntaxError, ProgramTypeError, nearest
 from ..core.program_tree import parse, syntax_tree
 from ..primitives import CONSTANTS, PrimitiveSet
-from .rewrite import Rewritten, _places, bound_names
+from .rewrite import Rewritten, bound_names, part_places
 from .stand_ins import TYPES
 
 CHECKED_AS = "program"
@@ -104,7 +104,7 @@ def shown(program: Rewritten) -> Rewritten:
     try:
         tree = ast.fix_missing_locations(_Shown(tree).visit(tree))
         text = ast.unparse(tree)
-        return Rewritten(text, program.needs, tuple(sorted(_places(syntax_tree(text), tree))))
+        return Rewritten(text, program.needs, tuple(sorted(part_places(syntax_tree(text), tree))))
     except (RecursionError, SyntaxError, ValueError):  # too deep, or a number with too many digits
         return program
 
