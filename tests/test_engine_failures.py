@@ -1,5 +1,6 @@
 """What goes wrong in the pipeline: a program is mended once or falls back marked, and every error is typed."""
 
+import threading
 import time
 
 import pytest
@@ -116,3 +117,26 @@ def test_our_mistake_costs_one_question(monkeypatch: pytest.MonkeyPatch, caplog:
 
 def test_an_error_of_ours_is_one_line() -> None:
     assert str(ServerError("The disk\nis full.", hint="Make\nroom.")) == "The disk is full. Make room."
+
+
+def test_the_first_failure_in_order_is_raised_though_another_comes_sooner() -> None:
+    begun = threading.Event()
+
+    def written(request: GenerationRequest) -> str:
+        if "slow" in str(request.prompt):
+            assert begun.wait(20)
+            time.sleep(0.2)
+        return "answer = 1"
+
+    with engine(written, settings=Settings(workers=4)) as vqa:
+        asked = [(RED, "is it slow?"), (RED, ""), (RED, "is it fast?")]
+        first = vqa.ask_many
+
+        def late() -> None:
+            time.sleep(0.1)
+            begun.set()
+
+        threading.Thread(target=late).start()
+        with pytest.raises(QuestionError):
+            first(asked, errors="raise")
+        assert begun.is_set(), "the question before it was waited for"

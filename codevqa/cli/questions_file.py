@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..core.answer import Answer
+from ..core.collection import Collection, Pictures
 from ..core.errors import CodeVQAError, ErrorRecord, InputError
 from ..core.events import Answered, Failed
 from ..core.given_files import parse_json, pictures_and_question, read_lines, read_stdin, read_text
@@ -61,7 +62,8 @@ def _answers(vqa: CodeVQA, name: str, lines: Sequence[tuple[int, str]], options:
         try:
             shown = "standard input" if name == STDIN else name
             words, question = pictures_and_question(parse_json(line, shown, number), f"{shown}, line {number}")
-            images = [os.path.join(os.path.dirname(name), word) for word in words]  # noqa: PTH118, PTH120 - addresses
+            paths = [os.path.join(os.path.dirname(name), word) for word in words]  # noqa: PTH118, PTH120 - addresses
+            images: Pictures = Collection(paths[0]) if len(paths) == 1 and os.path.isdir(paths[0]) else paths  # noqa: PTH112
             running.append((question, vqa.watch(images, question, **options)))
         except CodeVQAError as error:
             running.append((question, error.record()))

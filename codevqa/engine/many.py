@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import AsyncGenerator, Callable, Generator, Iterable, Iterator, Sized
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from contextlib import contextmanager
@@ -72,13 +73,17 @@ def stream(begin: Begin, questions: Iterable[Asked], most: int) -> Generator[tup
     Questions are taken one by one, so that no more than ``most`` are under way. There may be no end of them.
     """
     under_way: dict[Future[Answer], int] = {}
+    failures = _Failures()
     try:
         for place, asked in enumerate(questions):
             under_way[begin(asked)] = place
-            while len(under_way) >= most:
-                yield from _taken(under_way, wait(under_way, return_when=FIRST_COMPLETED).done)
-        while under_way:
-            yield from _taken(under_way, wait(under_way, return_when=FIRST_COMPLETED).done)
+            while len(under_way) >= most and not failures:
+                yield from _taken(under_way, wait(under_way, return_when=FIRST_COMPLETED).done, failures)
+            if failures:
+                break
+        while failures.leave_open(under_way):
+            yield from _taken(under_way, wait(under_way, return_when=FIRST_COMPLETED).done, failures)
+        failures.raise_first()
     finally:
         for future in under_way:
             future.cancel()
@@ -87,17 +92,21 @@ def stream(begin: Begin, questions: Iterable[Asked], most: int) -> Generator[tup
 async def stream_async(begin: Begin, questions: Iterable[Asked], most: int) -> AsyncGenerator[tuple[int, Answer]]:
     """Async twin of :func:`stream`, for any event loop."""
     under_way: dict[asyncio.Future[Answer], int] = {}
+    failures = _Failures()
     try:
         for place, asked in enumerate(questions):
             under_way[asyncio.wrap_future(begin(asked))] = place
-            while len(under_way) >= most:
+            while len(under_way) >= most and not failures:
                 done, _ = await asyncio.wait(under_way, return_when=asyncio.FIRST_COMPLETED)
-                for found in _taken(under_way, done):
-                    yield found
-        while under_way:
+                for answered in _taken(under_way, done, failures):
+                    yield answered
+            if failures:
+                break
+        while failures.leave_open(under_way):
             done, _ = await asyncio.wait(under_way, return_when=asyncio.FIRST_COMPLETED)
-            for found in _taken(under_way, done):
-                yield found
+            for answered in _taken(under_way, done, failures):
+                yield answered
+        failures.raise_first()
     finally:
         for future in under_way:
             future.cancel()
@@ -117,6 +126,23 @@ def followed(progress: Progress, questions: object) -> Iterator[Callable[[], obj
         yield lambda: progress(next(numbers), total) if callable(progress) else None
 
 
-def _taken(under_way: dict[Any, int], done: Iterable[Any]) -> Iterator[tuple[int, Answer]]:
+class _Failures(dict[int, BaseException]):
+    """Why questions failed, by their places. The first in order is raised, whichever fails first in time."""
+
+    def leave_open(self, under_way: dict[Any, int]) -> bool:
+        """Whether a question is under way that may yet fail before the first that did."""
+        return min(under_way.values(), default=math.inf) < min(self, default=math.inf)
+
+    def raise_first(self) -> None:
+        """Raises the first failure in order, if there is one."""
+        if self:
+            raise self[min(self)]
+
+
+def _taken(under_way: dict[Any, int], done: Iterable[Any], failures: _Failures) -> Iterator[tuple[int, Answer]]:
     for future in done:
-        yield under_way.pop(future), future.result()
+        place = under_way.pop(future)
+        if (error := future.exception()) is not None:
+            failures[place] = error
+        else:
+            yield place, future.result()

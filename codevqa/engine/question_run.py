@@ -160,8 +160,9 @@ class QuestionRun:
             # Never a quiet default: the whole question is answered without a program, and the answer says so.
             try:
                 reading = await self._read(FALLBACK_PARTS)
-            except PromptTooLongError:
-                raise error from None
+            except PromptTooLongError as cause:  # of which a program cut short may be another sign
+                both = f"{cause.message} So nothing answers in place of the program, which failed: {error.message}"
+                raise type(error)(both, line=error.line, hint=cause.hint) from cause
             return replace(self._read_answer(reading), fallback=True, error=error.record())
 
     def broken_off(self, error: CodeVQAError) -> Answer | None:

@@ -107,6 +107,8 @@ async def find_matching_image(context: CallContext, images: list[Image], phrase:
     """
     if not images:
         raise ValueError("find_matching_image() needs at least one image")
+    if not phrase.strip():
+        raise ValueError("find_matching_image() needs a phrase, not an empty string")
     text = f"a picture of {phrase}"
     scores = await context.services.similarity.many([SimilarityRequest(image.picture, text) for image in images])
     context.record(Evidence(kind="itc", images=tuple(image.ref for image in images), text=text, scores=tuple(scores)))

@@ -18,6 +18,7 @@ from ..statistics import mean_of
 from ..task import Example
 from . import text
 from .base import ExactMatch, Figure, Readings
+from .own import own
 
 
 def _plain(found: str) -> str:
@@ -28,10 +29,6 @@ def number_text(found: str) -> str:
     """Returns an answer without case and full stop, True and False as yes and no, number words as digits."""
     read = _plain(found)
     return text.NUMBERS.get(read, read)
-
-
-def _loose(found: str) -> str:
-    return text.release(text.yes_no(found.strip()))
 
 
 def _members(text: str) -> str:
@@ -48,7 +45,7 @@ COVR_VARIANTS: Readings = {
     "release": _RELEASE,
 }
 OWN_VARIANTS: Readings = {
-    "": ("exact match (case, articles, punctuation aside; number words as digits)", _loose, _loose),
+    "": ("exact match (case, articles, marks at the ends aside; numbers by value)", own, own),
     "strict": ("exact match (as written)", str.strip, str.strip),
     "release": _RELEASE,
 }
