@@ -110,7 +110,12 @@ CASES = Path(__file__).parents[1] / "shared/cases/replies.json"
 @pytest.mark.parametrize("form", REPLIES)
 def test_a_program_is_read_from_every_form_of_reply(form: str) -> None:
     asked: list[str] = []
-    names: dict[str, object] = {"img": 1, "query": lambda img, text: asked.append(text) or "yes"}
+
+    def query(img: object, text: str) -> str:
+        asked.append(text)
+        return "yes"
+
+    names: dict[str, object] = {"img": 1, "query": query}
     exec(with_answer(extract_program(REPLIES[form])), names)
     assert (asked, names["answer"]) == (["Is there a dog?"], "yes")
 
@@ -152,7 +157,7 @@ def test_a_reply_without_text_says_why(reply: str, why: str) -> None:
 def test_only_a_completion_stops_at_the_next_heading_and_no_comment_is_one() -> None:
     stops = {}
     for form in ("completion", "chat"):
-        settings = WriterSettings(form=form)  # type: ignore[arg-type]
+        settings = WriterSettings(form=form)
         stops[form] = Writer(ScriptedLM([]), bank(), Letters(), settings).request("What?", "image")[0].stop
     assert stops == {"completion": ("\n# Image 4:",), "chat": ()}
     assert extract_program("\nanswer = 1\n# Image by image\nx = 2\n# Image 9: Is it?\n", continued=True).endswith(
