@@ -179,4 +179,6 @@ def test_a_whole_number_is_all_of_a_text() -> None:
 def test_a_choice_is_put_as_the_question_names_it() -> None:
     kind = question_kind("Which is higher, the red hammer or the blue hammer?")
     assert kind.fitted("The red hammer.") == "red hammer"
+    side = question_kind("Is it on the top or the bottom side of the picture?")
+    assert [side.fitted(text) for text in ("Bottom side", "on the bottom", "bottom")] == ["bottom"] * 3
     assert [kind.fitted(text) for text in ("red", "not red hammer")] == ["red", "not red hammer"], "nothing is invented"

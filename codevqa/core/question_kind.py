@@ -46,7 +46,7 @@ class QuestionKind:
             return text if number is None else str(number)
         if self.kind == "yes_no":
             return truth(text) or text
-        bare = _DETERMINED.sub("", text.lower().rstrip(".!"))
+        bare = _BESIDE.sub("", text.lower().rstrip(".!"))
         return bare if bare in self.choices else text
 
     def read(self, reply: str) -> str | None:
@@ -99,6 +99,8 @@ _EITHER = re.compile(
 _NAMING = re.compile(r"[,:] (?:is it |are they )?[^,:?]+(?:, [^,:?]+)*,? or [^,:?]+$")
 """Where "what" or "which" goes on to name what to choose from."""
 _DETERMINED = re.compile(r"^(?:an?|the) ")
+_BESIDE = re.compile(r"^(?:(?:to|on|in|at) )?(?:an?|the) | (?:side|half|picture|image|photo)$")
+"""What a choice may be said with, and nothing is lost without: "the bottom side" of "top or bottom side"."""
 _SIDE = "left|right|above|below|top|bottom|over|under|in front|behind|first|second|last"
 _SIDES = re.compile(
     rf"\b({_SIDE})\b(?: (?:picture|image|photo|one|side|half|hand side))?,? or (?:to |on |at |in )*(?:the )?({_SIDE})\b"
@@ -123,8 +125,9 @@ _STATES = re.compile(
     r"|three|four|five|six|seven|eight|nine|ten|\d+|at least|at most|exactly|only|more|fewer|less|most|many|several"
     r"|neither|either|in|on|none|nothing|it|they|its|left|right|multiple|any|just|not|another|half|we|you can"
     r"|people|everyone|picture has|images? contains?|[a-z-]+s|[a-z-]+ [a-z-]+s(?= are| have| were))\b.*\b"
-    r"(?:is|isn't|are|aren't|was|were|has|have|had|do|don't|can|cannot|can't|will|appear|contain|show|feature|include"
-    r"|depict|display|look|sit|stand|lie|face|hold|wear|touch|[a-z]+(?:ed|ing)|(?<= )[a-z]+[a-rt-z]s)\b)"
+    r"(?:is|isn't|are|aren't|was|were|has|have|had|do|don't|can|cannot|can't|will"
+    r"|(?:appear|contain|show|feature|include|depict|display|look|sit|stand|lie|face|hold|wear|say|read|consist)s?"
+    r"|touch(?:es)?|does|doesn't|[a-z]+(?:ed|ing))\b)"
 )
 """How a plain English statement begins, and the verb that it has."""
 _COUNTS = re.compile(
