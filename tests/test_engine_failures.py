@@ -1,14 +1,20 @@
 """What goes wrong in the pipeline: a program is mended once or falls back marked, and every error is typed."""
 
+import asyncio
+import threading
 import time
+from concurrent.futures import Future
+from typing import Any
 
 import pytest
 from engine_kit import BLUE, GREEN, RED, engine
 
 from codevqa import Answer, Limits, QuerySettings, Question, Settings, WriterSettings
-from codevqa.core.errors import InternalError, ModelError, QuestionError, ServerError
+from codevqa.core.errors import ImageError, InputError, InternalError, ModelError, QuestionError, ServerError
 from codevqa.core.events import Failed
 from codevqa.core.images import load_picture
+from codevqa.core.trace import Trace
+from codevqa.engine.many import stream
 from codevqa.models.base import CaptionRequest, GenerationRequest
 from codevqa.models.fakes import FakeCaptioner, ScriptedLM
 
@@ -116,3 +122,50 @@ def test_our_mistake_costs_one_question(monkeypatch: pytest.MonkeyPatch, caplog:
 
 def test_an_error_of_ours_is_one_line() -> None:
     assert str(ServerError("The disk\nis full.", hint="Make\nroom.")) == "The disk is full. Make room."
+
+
+@pytest.mark.parametrize("asynchronous", [False, True])
+def test_of_many_questions_the_first_in_order_that_fails_is_raised(asynchronous: bool) -> None:
+    def slowly(request: GenerationRequest) -> str:
+        if "slow" in str(request.prompt).rsplit("Q: ", 1)[1]:
+            time.sleep(0.3)
+            raise ModelError("The slow one failed.")
+        return " yes"
+
+    slow, gone = Question(RED, "Is it slow?"), Question("nowhere.png", "Is it gone?")
+    settings = Settings(query=QuerySettings(captions=1, patches=5), workers=3)
+    with engine(read=ScriptedLM(slowly), settings=settings) as vqa:
+        for asked, error in (
+            ([slow, gone], ModelError),
+            ([Question(GREEN, "Is it?"), slow, gone, slow], ModelError),
+            ([gone, slow], ImageError),
+            ([slow, ("none",), gone], ModelError),
+            ([("none",), gone, slow], InputError),
+            ([*[Question(GREEN, f"Is it {number}?") for number in range(12)], slow, gone], ModelError),
+        ):
+            many: Any = asked
+            with pytest.raises(error) as caught:
+                if asynchronous:
+                    asyncio.run(vqa.ask_many_async(many, method="pnpvqa", errors="raise"))
+                else:
+                    vqa.ask_many(many, method="pnpvqa", errors="raise")
+            assert type(caught.value) is error
+
+
+def test_a_stream_that_raises_has_yielded_what_came_before() -> None:
+    begun: list[Future[Answer]] = []
+
+    def begin(asked: Any) -> Future[Answer]:
+        begun.append(Future())
+        if len(begun) == 4:  # the last of them is there first, and the first last
+            begun[3].set_result(Answer("d", "4", None, Trace()))
+            begun[2].set_exception(ModelError("third"))
+            threading.Timer(0.1, begun[1].set_exception, [ModelError("second")]).start()
+            threading.Timer(0.2, begun[0].set_result, [Answer("a", "1", None, Trace())]).start()
+        return begun[-1]
+
+    seen = []
+    with pytest.raises(ModelError, match="second"):
+        for place, _ in stream(begin, [(RED, "a")] * 9, 4):
+            seen.append(place)
+    assert seen == [3, 0] and len(begun) == 4
