@@ -1,6 +1,7 @@
 """What goes wrong in the pipeline: a program is mended once or falls back marked, and every error is typed."""
 
 import asyncio
+import re
 import threading
 import time
 from concurrent.futures import Future
@@ -10,7 +11,17 @@ import pytest
 from engine_kit import BLUE, GREEN, RED, engine
 
 from codevqa import Answer, Limits, QuerySettings, Question, Settings, WriterSettings
-from codevqa.core.errors import ImageError, InputError, InternalError, ModelError, QuestionError, ServerError
+from codevqa.core.errors import (
+    EmptyReadingError,
+    ImageError,
+    InputError,
+    InternalError,
+    ModelError,
+    ProgramSyntaxError,
+    PromptTooLongError,
+    QuestionError,
+    ServerError,
+)
 from codevqa.core.events import Failed
 from codevqa.core.images import load_picture
 from codevqa.core.trace import Trace
@@ -83,6 +94,40 @@ def test_a_model_that_is_down_is_an_error_not_a_fallback() -> None:
     catching = "try:\n    answer = query(img, 'a')\nexcept Exception:\n    answer = 'caught'"
     with engine(catching, read=down) as vqa, pytest.raises(ModelError, match="down"):
         vqa.ask(RED, "Is it red?")
+
+
+@pytest.mark.parametrize(
+    ("failure", "said"),
+    [
+        (PromptTooLongError("The prompt is long.", hint="Show fewer."), r"The prompt is long\. Show fewer\."),
+        (ServerError("The server is down.", retryable=True), r"The server is down\."),
+        (ModelError("It\nbroke."), r"It broke\."),
+        (KeyError("it"), "KeyError: 'it'"),
+        (None, r"The reading model gave an empty answer \d+ times\."),
+    ],
+)
+def test_a_fallback_that_fails_is_the_cause_and_the_program_s_error_is_kept(
+    failure: Exception | None, said: str
+) -> None:
+    def read(request: GenerationRequest) -> str:
+        if failure is None:
+            return ""
+        raise failure
+
+    type_ = failure if isinstance(failure, ModelError) else ModelError("") if failure else EmptyReadingError("")
+    with engine("answer = 'red", read=read) as vqa:
+        with pytest.raises(type(type_)) as caught:
+            vqa.ask(RED, "Is it red?")
+        (answer,) = vqa.ask_many([(RED, "Is it red?")])
+    message = rf"^The fallback failed: {said} Before that, the program failed: ProgramSyntaxError: line 1: .*"
+    assert re.search(message, str(caught.value)) and "\n" not in str(caught.value)
+    assert type(caught.value) is type(type_) and caught.value.retryable is getattr(failure, "retryable", False)
+    assert isinstance(caught.value.__cause__, ProgramSyntaxError) and caught.value.__cause__.answer is not None
+    assert answer.error is not None and answer.error.type == type(type_).__name__
+    assert re.search(message, answer.error.message)
+    assert [error.type for _, error in answer.trace.attempts] == ["ProgramSyntaxError"] * 2
+    assert answer.program is not None and answer.program.source == "answer = 'red"
+    assert failure is None or "fallback" not in str(failure)  # the model's own error is as it was
 
 
 def test_a_question_that_a_model_failed_keeps_its_program_and_its_calls() -> None:

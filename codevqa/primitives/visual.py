@@ -103,6 +103,8 @@ async def find_matching_image(context: CallContext, images: list[Image], phrase:
     The image with the highest BLIP image-text contrastive (ITC) score for "a picture of " and the phrase. Of a large
     set, where image-text matching answers in place of reading (``sets.witness``), it picks among the 20 highest.
     """
+    if not phrase.strip():
+        raise ValueError("find_matching_image() needs a phrase, not an empty string")
     if not images:
         raise ValueError("find_matching_image() needs at least one image")
     text = f"a picture of {phrase}"
