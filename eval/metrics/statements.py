@@ -1,4 +1,4 @@
-"""COVR, NLVR2, NLVR, collections, your own questions: exact match, and more where questions go together.
+"""COVR, NLVR2, NLVR, collections, variants of your own questions: exact match, and more where questions go together.
 
 For NLVR2 and NLVR it is consistency over groups of rows; for collections, by how much counts are wrong, and which
 pictures were selected.
@@ -30,10 +30,6 @@ def number_text(found: str) -> str:
     return text.NUMBERS.get(read, read)
 
 
-def _loose(found: str) -> str:
-    return text.release(text.yes_no(found.strip()))
-
-
 def _members(text: str) -> str:
     return ", ".join(sorted(map(number_text, text.split(", "))))
 
@@ -48,7 +44,6 @@ COVR_VARIANTS: Readings = {
     "release": _RELEASE,
 }
 OWN_VARIANTS: Readings = {
-    "": ("exact match (case, articles, punctuation aside; number words as digits)", _loose, _loose),
     "strict": ("exact match (as written)", str.strip, str.strip),
     "release": _RELEASE,
 }
