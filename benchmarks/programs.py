@@ -30,7 +30,7 @@ from codevqa.core.errors import CodeVQAError
 from codevqa.core.images import load_picture
 from codevqa.core.question_kind import question_kind
 from codevqa.core.trace import Form, Program
-from codevqa.engine.answer_text import answer_text, fitted_answer
+from codevqa.engine.answer_text import fitted_answer
 from codevqa.eval.statistics import compare, mean
 from codevqa.models.base import Completion, GenerationRequest, LanguageModel
 from codevqa.models.retrieval import Retriever
@@ -150,10 +150,10 @@ async def written(
 
 async def compared(one: Asked, drafts: Sequence[str], sandbox: Sandbox) -> dict[str, Any]:
     """Chooses among drafts, and compares the chosen with gold."""
-    images, kind = pictures(PICTURES[one.set]), question_kind(one.question)
+    images, kind = pictures(PICTURES[one.set]), question_kind(one.question, statements=one.form == "set")
 
     def said(value: object) -> str:
-        return fitted_answer(answer_text(value), kind)
+        return fitted_answer(value, one.question, kind)
 
     found = await behaviours(drafts, sandbox, images, said)
     chosen = next(one for one in judged([Program(source) for source in drafts], found) if one.chosen)

@@ -100,6 +100,8 @@ class PromptSet:
     """How the questions of its programs are put."""
     reading_wording: Wording = "plain"
     """How those of its reading examples are."""
+    statements: bool = False
+    """Whether its questions may be statements, to be judged by yes or no."""
     licence: str = ""
     about: str = ""
     knowledge: tuple[KnowledgeExample, ...] = ()

@@ -14,7 +14,8 @@ from typing import Any
 import pytest
 from sandbox_kit import IMAGES
 
-from codevqa.core.question_kind import number_in, question_kind, yes_or_no
+from codevqa.core.answer_words import number_in, truth, whole_number, yes_or_no
+from codevqa.core.question_kind import is_statement, question_kind
 from codevqa.core.trace import Form
 from codevqa.engine.answer_text import answer_text
 from codevqa.primitives import CONSTANTS
@@ -99,7 +100,19 @@ def test_a_bank_is_whole(name: str) -> None:
 
 KINDS = {
     "Is there a red cup?": ("yes_no", ()),
-    "In both images, there is a dog.": ("yes_no", ()),
+    "Would you say it is sunny or cloudy?": ("choice", ("sunny", "cloudy")),
+    "Is it a cat, a dog, a bird or a fish?": ("choice", ("cat", "dog", "bird", "fish")),
+    "Are there more men or women?": ("choice", ("men", "women")),
+    "Does it show day or night?": ("choice", ("day", "night")),
+    "Is there any sugar or salt?": ("yes_no", ()),
+    "Number of cups?": ("number", ()),
+    "What is the phone number?": ("open", ()),
+    "Can you tell me what color it is?": ("open", ()),
+    "Please tell me the color": ("open", ()),
+    "Read the sign.": ("open", ()),
+    "whats the color": ("open", ()),
+    "房子是什么颜色？": ("open", ()),
+    "In both images, there is a dog.": ("open", ()),
     "Does the picture contain a lamp or a boat?": ("yes_no", ()),
     "How many cups are there?": ("number", ()),
     "Is the door open or closed?": ("choice", ("open", "closed")),
@@ -118,7 +131,9 @@ def test_the_kind_is_read_off_the_first_words() -> None:
 
 @pytest.mark.parametrize("name", ["gqa", "covr", "nlvr2", "nlvr", "mini"])
 def test_every_reading_example_has_an_answer_of_its_kind(name: str) -> None:
-    wrong = [(one.question, one.answer) for one in load(name).reading if question_kind(one.question).misfit(one.answer)]
+    stated, reading = load(name).statements, load(name).reading
+    kinds = [(question_kind(one.question, statements=stated), one) for one in reading]
+    wrong = [(one.question, one.answer) for kind, one in kinds if kind.misfit(one.answer)]
     assert wrong == []
 
 
@@ -137,13 +152,31 @@ def test_a_number_is_found_in_words() -> None:
     assert question_kind("How many?").fitted("-2,000") == "-2,000", "a number that a program counted stays as it is"
 
 
-def test_yes_and_no_are_found_at_the_beginning_only() -> None:
+def test_yes_and_no_are_read_wherever_they_are_plainly_said() -> None:
     found = {"No, there is none.": "no", " Yes": "yes", "FALSE": "no", "not at all": "", "nothing": "", "no one": ""}
+    found |= {"So the answer is **no**.": "no", "Certainly, yes!": "yes", "yes and no": "", "There is a cat.": ""}
+    found |= {"It is not true.": "", "The sign says no": "", "Yes or no?": "", '{"answer": "yes"}': "yes"}
     assert {text: yes_or_no(text) for text in found} == found
+    assert [truth(text) for text in ("Yes.", "True", "no", "yes, it is")] == ["yes", "yes", "no", ""]
+
+
+def test_a_statement_is_claimed_only_where_data_has_them_and_english_is_plain() -> None:
+    plain = ("In both images, there is a dog.", "Two towers touch the edge", "People are standing near a train.")
+    other = ("Read the sign.", "whats the color", "Gibt es ein Haus", "house color", "Is it red?", "房子是红色的。")
+    assert [text for text in plain if not is_statement(text)] == [text for text in other if is_statement(text)] == []
+    assert question_kind(plain[0], statements=True).kind == "yes_no"
+    assert question_kind(other[0], statements=True).kind == "open"
+
+
+def test_a_whole_number_is_all_of_a_text() -> None:
+    found = {"two hundred and six": 206, "twenty-one": 21, "1,000": 1000, "none": 0, "2.0": 2, "-5": -5}
+    found |= dict.fromkeys(
+        ("half a dozen", "3rd", "B7", "20%", "not two", "2, 2", "two cats", "hundred two", "two three")
+    )  # type: ignore[arg-type]
+    assert {text: whole_number(text) for text in found} == found
 
 
 def test_a_choice_is_put_as_the_question_names_it() -> None:
     kind = question_kind("Which is higher, the red hammer or the blue hammer?")
-    assert kind.fitted("the red one") == "the red one"
-    assert kind.fitted("red") == "red hammer"
-    assert kind.fitted("hammer") == "hammer", "either would fit"
+    assert kind.fitted("The red hammer.") == "red hammer"
+    assert [kind.fitted(text) for text in ("red", "not red hammer")] == ["red", "not red hammer"], "nothing is invented"

@@ -16,6 +16,7 @@ from unittest.mock import Mock
 
 import pytest
 from data_files import drawn, png
+from engine_kit import engine
 from PIL import Image
 
 from codevqa.core.catalogue import Catalogue
@@ -291,3 +292,14 @@ def test_killed_at_any_time_it_goes_on_and_counts_nothing_twice(tmp_path: Path, 
     both = [subprocess.Popen(command, cwd=HERE.parent, stdout=subprocess.PIPE, text=True) for _ in range(2)]
     assert [one.communicate(timeout=120)[0].strip() for one in both] == ["400", "400"]
     assert kept() == 400 and len({one.key for one in open_().open()}) == 400 and not loads
+
+
+def test_a_file_that_changes_under_an_open_collection_is_not_answered_from_memory(tmp_path: Path) -> None:
+    file = tmp_path / "a.png"
+    Image.new("RGB", (24, 24), "red").save(file)
+    photos = Collection(tmp_path, index=tmp_path / "index")
+    with engine('answer = query(img, "Is it red?")') as vqa:
+        assert vqa.ask(photos, "Is it red?").text == "yes"
+        Image.new("RGB", (24, 24), "blue").save(file)
+        with pytest.raises(ImageError, match="changed after its collection was opened"):
+            vqa.ask(photos, "Is it red?")

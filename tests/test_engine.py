@@ -40,9 +40,32 @@ def test_a_question_about_one_image() -> None:
 
 
 def test_an_answer_is_put_in_the_words_of_its_kind() -> None:
-    with engine("x = 'red ball'\nanswer = x") as vqa:
-        answer = vqa.ask(RED, "Is the large red ball or the cup higher?")
-    assert (answer.text, answer.fallback) == ("large red ball", False)
+    with engine("x = 'The red ball.'\nanswer = x") as vqa:
+        answer = vqa.ask(RED, "Is the red ball or the cup higher?")
+    assert (answer.text, answer.fallback) == ("red ball", False)
+
+
+FITS = [
+    ("Do all images show a cat?", "[True, False, True]", ""),
+    ("How many images show a cat?", "len(images) > 5", ""),
+    ("How many images show a cat?", "images[0]", ""),
+    ("How many cats are there?", "[2, 2, 2]", ""),
+    ("How many cats are there?", "'half a dozen'", ""),
+    ("How many cats are there?", "'two hundred'", "200"),
+    ("Is the cat red or blue?", "'not red'", "not red"),
+    ("What is the number of the bus?", "'B7'", "B7"),
+    ("Is there a cat?", "'yes and no'", ""),
+    ("Is there a cat?", "True", "yes"),
+    ("Which image shows a cat?", "images.index(images[0])", ""),
+    ("Which image shows a cat?", "images[0]", "image 1"),
+]
+
+
+@pytest.mark.parametrize(("question", "value", "text"), FITS)
+def test_nothing_is_invented_where_an_answer_does_not_fit(question: str, value: str, text: str) -> None:
+    with engine(f"x = {value}\nanswer = x") as vqa:
+        answer = vqa.ask([RED, RED], question)
+    assert answer.fallback == (not text) and (answer.text == text or not text)
 
 
 def test_many_questions_share_batches_and_one_bad_picture_loses_nothing(tmp_path: Path) -> None:
@@ -93,18 +116,18 @@ def test_calls_of_a_program_that_is_rewritten_keep_their_lines_and_begin_ahead()
 }
 best = max(found, key=found.get)
 del found
-def asked(ims):
-    for im in ims:
-        yield query(im, "b?")
-answer = [*asked([best]), best == images[0]]"""
+first = any(
+    query(im, "b?") == "yes"
+    for im in images)
+answer = [first, best == images[0]]"""
     with engine("") as vqa:
         answer = vqa.run([RED, GREEN], Program(source, form="set"))
         with pytest.raises(ProgramError) as caught:
             vqa.run([RED, GREEN], Program(f"{source}\nanswer = found", form="set"))
-    assert answer.value == ["yes", True]
+    assert answer.value == [True, True]
     assert answer.program is not None and answer.program.source == source
     made = [(call.line, call.arguments["question"], call.ahead) for call in answer.trace.calls]
-    assert made == [(2, "a?", True), (2, "a?", True), (9, "b?", False)]
+    assert made == [(2, "a?", True), (2, "a?", True), (8, "b?", False)]
     assert caught.value.line == 11
 
 
@@ -178,9 +201,6 @@ def test_find_object_where_there_is_a_detector() -> None:
         ("query(img, ' ')", "needs a question"),
         ("get_pos(img, '')", "needs the name of an object"),
         ("find_matching_image([], 'a dog')", "at least one image"),
-        ("find_matching_image(images, '')", r"find_matching_image\(\) needs a phrase, not an empty string"),
-        ("find_matching_image(images, ' \\n')", r"find_matching_image\(\) needs a phrase, not an empty string"),
-        ("find_matching_image([], ' ')", "needs a phrase"),
         ("open_image('Image0.jpg')", "has 2 images"),
         ("open_image('Image1.jpg.exe')", "there is no image 'Image1.jpg.exe'"),
         ("open_images('Image1.jpg')", "use a name like 'ImageSet1.jpg'"),

@@ -1,6 +1,7 @@
 """Reading pictures: every source and format people have becomes one upright RGB picture, or one line of error."""
 
 import io
+import struct
 from pathlib import Path
 from typing import Any
 
@@ -102,3 +103,26 @@ def test_keys_tell_pictures_apart_by_pixels_and_shape() -> None:
 def test_what_cannot_be_a_picture_is_one_line(source: Any, message: str) -> None:
     with pytest.raises(ImageError, match=message):
         load_pictures(source)
+
+
+def tiff(bits: int, photometric: int, data: bytes, width: int) -> bytes:
+    """A grey TIFF of one row, written by hand."""
+    tags = {256: width, 257: 1, 258: bits, 259: 1, 262: photometric, 273: 8, 277: 1, 278: 1, 279: len(data)}
+    entries = b"".join(struct.pack("<HHII", tag, 4, 1, value) for tag, value in tags.items())
+    return b"II*\0" + struct.pack("<I", 8 + len(data)) + data + struct.pack("<H", len(tags)) + entries + bytes(4)
+
+
+SIXTEEN, TWELVE = struct.pack("<2H", 0, 65_535), bytes((0x00, 0x0F, 0xFF))  # of twelve bits, 0 and 4,095
+CASES = [(16, 1, SIXTEEN, (0, 255)), (16, 0, SIXTEEN, (255, 0)), (12, 1, TWELVE, (0, 255))]
+
+
+def test_tiff_says_which_number_is_white() -> None:
+    for bits, photometric, data, shades in CASES:
+        pixels = load_picture(tiff(bits, photometric, data, 2)).pixels
+        assert tuple(pixels.getpixel((x, 0)) for x in (0, 1)) == tuple((shade,) * 3 for shade in shades)
+
+
+@pytest.mark.parametrize("mode", ["RGBa", "La"])
+def test_premultiplied_pictures_lie_on_white(mode: str) -> None:
+    clear = Image.new(mode.upper().replace("LA", "LA"), (1, 1), (0,) * len(mode)).convert(mode)
+    assert load_picture(clear).pixels.getpixel((0, 0)) == (255, 255, 255)

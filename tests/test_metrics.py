@@ -8,6 +8,7 @@ from codevqa.eval.datasets import open_dataset
 from codevqa.eval.metrics import VARIANTS, metric_for
 from codevqa.eval.metrics import text as rewriting
 from codevqa.eval.metrics.base import Figure
+from codevqa.eval.metrics.own import own
 from codevqa.eval.statistics import Interval, wilson
 from codevqa.eval.task import Example
 
@@ -234,3 +235,22 @@ def test_okvqa_lmms_uses_evalai() -> None:
     assert score("okvqa", "lmms", "dogs, bone", *["dog's bone"] * 5) == 0
     assert score("okvqa", "lmms", "Dog's bone?", *["dog 's bone"] * 5) == 1
     assert score("vqav2", "lmms", "Dog's bone?", *["dog 's bone"] * 5) == 0
+
+
+SAME = """
+two = 2; twelve = 12; x-ray = x ray; café = café; t-shirt = tshirt; STOP! = stop; don’t walk = dont walk; True = yes
+Yes. = yes; the cat = Cat; 1,000 = 1000; 2.0 = 2; ２ = 2; two dogs = 2 dogs; red, white = red white; twenty-one = 21
+"""
+OTHER = """
+-5 = 5; C++ = C; C# = C; A = the; A = ...; 1/2 = 12; 1/2 = 1 2; 1.5 = 15; 1,5 = 15; vitamin a = vitamin
+yes = yes, it is; no = 0; B = a, b; B = A B; 3-4 = 3 4; $5 = 5; 5% = 5; 007 = 7; 3:00 = 300; 3rd = 3; an = the
+"""
+
+
+def pairs(text: str) -> list[list[str]]:
+    return [pair.strip().split(" = ") for line in text.strip().split("\n") for pair in line.split(";")]
+
+
+def test_own_answers_are_compared_by_what_they_say() -> None:
+    assert [pair for pair in pairs(SAME) if own(pair[0]) != own(pair[1])] == []
+    assert [pair for pair in pairs(OTHER) if own(pair[0]) == own(pair[1])] == []

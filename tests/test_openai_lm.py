@@ -105,6 +105,7 @@ def test_refusals_are_final(serve: Serve, reply: Reply, says: str, hint: str) ->
 SILENT = [
     (turn(None, "length"), "wrote no text within 5 tokens. Raise max_tokens"),
     (turn("<think>\nHm. Red?"), "wrote no text within 5 tokens. Raise max_tokens"),
+    (turn("[THINK]Hm. Red?[/THINK]"), "wrote no text within 5 tokens. Raise max_tokens"),
     (turn("The pers", "content_filter"), "withheld text: its content filter stepped in."),
     (turn([{"type": "refusal", "refusal": "No."}], refusal="No."), "refused to answer: No."),
     (turn(None, tool_calls=[{"id": "1"}], finish="tool_calls"), "called a tool in place of an answer."),
@@ -121,6 +122,7 @@ def test_an_answer_without_text_says_why(serve: Serve, reply: Reply, told: str) 
 
 SPOKEN = [
     (turn("<think>Hm. Red?</think>\n\nred"), "red"),
+    (turn("<seed:think>Hm. Red?</seed:think>\n\nred"), "red"),
     (turn("Hm. Red?</think>red"), "red"),  # the template opened the thoughts
     (turn("use <think> and </think> so"), "use <think> and </think> so"),
     (

@@ -110,8 +110,8 @@ def test_a_statement_is_put_as_its_wording_says(wording: Wording, form: Form, as
     matcher = FakeMatcher(6)
     statement = 'The "left" sign says STOP.'
     for bank, settings in (
-        (prompts(reading_wording=wording), QuerySettings(patches=5)),
-        (prompts(), QuerySettings(patches=5, wording=wording)),
+        (prompts(reading_wording=wording, statements=True), QuerySettings(patches=5)),
+        (prompts(statements=True), QuerySettings(patches=5, wording=wording)),
     ):
         reading = read(statement, ScriptedLM("True"), {form: bank}, settings, form=form, task=form, matcher=matcher)
         assert reading.evidence[-1].prompt.endswith(f"\nQ: {asked}\nA:")

@@ -14,7 +14,7 @@ from codevqa.core.settings import QuerySettings
 from codevqa.core.trace import Form
 from codevqa.models.base import GenerationRequest, Message
 from codevqa.models.fakes import FakeCaptioner, FakeMatcher, ScriptedLM
-from codevqa.primitives.reading import answer_in, render_reading_chat
+from codevqa.primitives.reading import render_reading_chat
 from codevqa.primitives.witness import described, stated_number
 from codevqa.prompts import PromptSet, load
 
@@ -34,13 +34,20 @@ def test_a_chat_lists_captions_and_says_what_is_wanted() -> None:
     ("question", "reply", "answer"),
     [
         ("Is there a dog?", "No, there is no dog.", "no"),
+        ("Is there a dog?", "The answer is yes.", "yes"),
+        ("Is there a dog?", "Answer: Yes", "yes"),
+        ("Is there a dog?", "I think so, yes", "yes"),
+        ("Is there a dog?", "<thinking>no?</thinking>**Yes**", "yes"),
+        ("Is there a dog?", r"\boxed{no}", "no"),
+        ("What color?", "answer: **red**", "red"),
+        ("What color?", "[THINK]blue[/THINK]<|begin_of_box|>red<|end_of_box|>", "red"),
         ("How many dogs?", " Four dogs.\nAnd", "4"),
         ("What color?", '"Red."', "red"),
         ("What is it?", "a dog", "a dog"),
     ],
 )
 def test_an_answer_is_taken_out_of_a_sentence(question: str, reply: str, answer: str) -> None:
-    assert answer_in(reply, question_kind(question)) == answer
+    assert question_kind(question).read(reply) == answer
     assert read(question, ScriptedLM(reply), BANKS, SMALL).text == answer
 
 
@@ -95,7 +102,7 @@ DESCRIPTIONS: dict[str, tuple[str, ...]] = {
 
 def test_a_description_is_good_english_or_there_is_none() -> None:
     for question, texts in DESCRIPTIONS.items():
-        found = described(question).texts
+        found = described(question, statements=True).texts
         assert (found[: len(texts)] if texts else found) == texts
 
 

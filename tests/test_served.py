@@ -162,7 +162,8 @@ def test_query_asks_the_eyes_with_what_can_be_chosen_from_and_shows_it() -> None
     eyes = FakeEyes("Red.")
     with seeing('answer = query(img, "What color is it?")', eyes=eyes) as vqa:
         answer = vqa.ask(RED, "What color is the thing?")
-        vqa.run(RED, 'answer = query(img, "Is it red or blue?") + query(img, "Is it big?")')
+        with pytest.raises(ProgramRuntimeError, match="said neither: 'red'"):
+            vqa.run(RED, 'answer = query(img, "Is it red or blue?") + query(img, "Is it big?")')
     assert answer.text == "red" and answer.models["eyes"] == "fake-eyes" and "captioner" not in answer.models
     assert eyes.requests[0].text == f"What color is it?{SHORT}"
     assert [one.choices for one in eyes.requests] == [(), ("red", "blue"), ("yes", "no")]

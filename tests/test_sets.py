@@ -214,3 +214,26 @@ def test_chances_say_what_was_answered() -> None:
     both = chance_of_yes("yes", [Evidence("itm", scores=(7.0, 7.0))])
     assert both < fits[1], "two things had to fit"
     assert chance_of_yes("no", []) == pytest.approx(1 - chance_of_yes("yes", []))
+
+
+def test_a_reply_that_says_neither_is_unread_and_never_no() -> None:
+    def vague(request: GenerationRequest) -> str:
+        return "There is a cat." if "Shade 3" in str(request.prompt) else read(request)
+
+    settings = Settings(query=QuerySettings(captions=1, patches=4))
+    captioner = FakeCaptioner(lambda request: f"shade {level(request.picture)}", grid=6)
+    program = 'answer = select(images, "Is there a cat?")'
+    with engine(program, vague, settings=settings, captioner=captioner) as vqa:
+        (selection,) = vqa.run(grey(6), program).selections
+        assert [one.image.index for one in selection.picked] == [1, 3, 5]
+        assert [one.index for one in selection.unread] == [4]
+        sure = vqa.run([one for place, one in enumerate(grey(6)) if place != 3], program).selections[0]
+        assert (selection.low, selection.high) == (sure.low, sure.high + 1), "it may be either"
+        with pytest.raises(ProgramRuntimeError, match="said neither: 'there is a cat'"):
+            vqa.run(grey(6)[3], 'answer = query(img, "Is there a cat?")')
+        groups = vqa.group(grey(6), "Is there a cat?")
+        assert {row.answer: [one.index for one in row.pictures] for row in groups} == {
+            "yes": [1, 3, 5],
+            "no": [2, 6],
+            "": [4],
+        }

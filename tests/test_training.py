@@ -22,7 +22,8 @@ from codevqa.miniworld.world import HELD_OUT, draw, sample_scene
 from codevqa.models.base import MatchRequest
 from codevqa.models.blip.matcher import BlipMatcher
 from codevqa.primitives.reading import render_reading
-from codevqa.writing.prompt_forms import extract_program, opening_line, render_completion
+from codevqa.writing.prompt_forms import opening_line, render_completion
+from codevqa.writing.replies import extract_program
 from training import language, language_tokenizer, vision_texts, vlm, vlm_data
 from training.captions import captions, is_true, telling
 from training.language_data import EOS, Pool, bank, draw_item, preamble, program_text, reading_text
@@ -48,7 +49,10 @@ def test_a_program_text_is_the_prompt_of_the_writer_and_then_the_program() -> No
     prompt = render_completion(preamble(), shots, item.question, "set")
     text = "".join(piece.text for piece in program_text(preamble(), shots, item))
     assert text == f"{prompt}\n{opening_line('set', 5)}\n{item.program}{EOS}"
-    assert extract_program(text[len(prompt) :].removesuffix(EOS)) == f"{opening_line('set', 5)}\n{item.program}"
+    assert (
+        extract_program(text[len(prompt) :].removesuffix(EOS), continued=True)
+        == f"{opening_line('set', 5)}\n{item.program}"
+    )
 
 
 def test_a_reading_text_is_the_prompt_of_the_pipeline_and_then_the_answer() -> None:

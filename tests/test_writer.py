@@ -1,5 +1,8 @@
 import asyncio
 import dataclasses
+import json
+import time
+from pathlib import Path
 from typing import Literal
 
 import pytest
@@ -12,7 +15,9 @@ from codevqa.models.base import Completion, GenerationRequest
 from codevqa.models.fakes import ScriptedLM
 from codevqa.prompts import Example, PromptSet
 from codevqa.prompts import load as load_prompts
-from codevqa.writing.prompt_forms import extract_program, render_chat, render_completion, with_answer
+from codevqa.writing.mending import with_answer
+from codevqa.writing.prompt_forms import render_chat, render_completion
+from codevqa.writing.replies import extract_program, why_empty
 from codevqa.writing.writer import Writer
 
 CAT = Example("1", "Is the CAT black?", 'answer = query(img, "Is the cat black?")\n')
@@ -57,7 +62,107 @@ def test_set_form_byte_for_byte() -> None:
     ],
 )
 def test_extract_program(completion: str) -> None:
-    assert extract_program(completion) == 'img = open_image("Image3.jpg")\nanswer = 1' and extract_program("") == ""
+    source = extract_program(completion, continued=completion.startswith("\n"))
+    assert source == 'img = open_image("Image3.jpg")\nanswer = 1' and extract_program("") == ""
+
+
+ASK = 'answer = query(img, "Is there a dog?")'
+FUNCTION = 'def look(img):\n    return query(img, "Is there a dog?")'
+REPLIES = {
+    **{f"label {label}": f"```{label}\n{ASK}\n```" for label in ("Python", " py", "python3", "tool_code", "{python}")},
+    "attributes": f'```python title="x.py"\n{ASK}\n```',
+    "tildes": f"~~~python\n{ASK}\n~~~",
+    "four backticks": f"````\n```python\n{ASK}\n```\n````",
+    "one line": f"```python {ASK} ```",
+    "span": f"Use `{ASK}` to answer.",
+    "in a list": f"1. The program:\n   ```python\n   {ASK}\n   ```\n2. Done.",
+    "in a quotation": f"> ```python\n> {ASK}\n> ```",
+    "unclosed": f"Sure! ```python\n{ASK}",
+    "unopened": f"{ASK}\n```\nThis asks.",
+    "indented": f"Here it is:\n\n    {ASK}\n\nIt asks.",
+    "tags": f"Sure: <code>{ASK}</code>",
+    "CodeLlama": f"[PYTHON]\n{ASK}\n[/PYTHON]",
+    "escaped": f"<pre><code>{ASK.replace(chr(34), '&quot;')}</code></pre>",
+    "JSON": json.dumps({"code": ASK}),
+    "tool call": json.dumps([{"name": "python", "arguments": json.dumps({"code": ASK})}]),
+    "shell": f">>> {ASK}\n>>> answer\n'yes'",
+    "tokens": f"<|im_start|>assistant\n{ASK}<|im_end|>\nmore",
+    "end of code": f"\ufeff```python\r\n{ASK}\r\n```<end_code>",
+    "other blocks": f"```text\nlook\n```\n```python\n{ASK}\n```\nOutput:\n```\nyes\n```",
+    "draft": f"Draft:\n```python\nanswer = 1\n```\nCorrected:\n```python\n{ASK}\n```",
+    "bare draft": f"Draft:\nanswer = 1\n\nCorrected:\n{ASK}\n\nExplanation: it asks.",
+    "thoughts": f"<think>\n```python\nanswer = 1\n```\n</think>\n{ASK}",
+    "two parts": f"```python\n{FUNCTION}\n```\nUse it:\n```python\nanswer = look(img)\n```",
+    "backticks": '```python\nasked = "Is there a dog?"  # ``` \nanswer = query(img, asked)\n```',
+    "comment": f'answer = "no"\n# Images are looked at\n{ASK}',
+    "function": f"```python\n{FUNCTION}\n```",
+    "usage": f'```python\n{FUNCTION}\n```\n```python\nresult = look(img)\nprint(f"Answer: {{result}}")\n```',
+    "main": f'{FUNCTION}\n\nif __name__ == "__main__":\n    print(look(img))',
+    "main prints": 'def main():\n    print(query(img, "Is there a dog?"))\n\nmain()',
+    "print": 'print(query(img, "Is there a dog?"))',
+    "branches": 'if query(img, "Is there a dog?") == "yes":\n    print("yes")\nelse:\n    print("no")',
+    "other name": 'last = "no"\nif query(img, "Is there a dog?") == "yes":\n    last = "yes"',
+    "return": 'return query(img, "Is there a dog?")',
+}
+CASES = Path(__file__).parents[1] / "shared/cases/replies.json"
+
+
+@pytest.mark.parametrize("form", REPLIES)
+def test_a_program_is_read_from_every_form_of_reply(form: str) -> None:
+    asked: list[str] = []
+
+    def query(img: object, text: str) -> str:
+        asked.append(text)
+        return "yes"
+
+    names: dict[str, object] = {"img": 1, "query": query}
+    exec(with_answer(extract_program(REPLIES[form])), names)
+    assert (asked, names["answer"]) == (["Is there a dog?"], "yes")
+
+
+@pytest.mark.skipif(not CASES.exists(), reason="needs the shared cases")
+def test_a_program_is_read_from_the_shared_replies() -> None:
+    replies = json.loads(CASES.read_text())["replies"]
+    assert [name for name, text in replies.items() if "query(" not in with_answer(extract_program(text))] == []
+
+
+BROKEN = {
+    'answer = "no"\nfor one in images\n    answer = query(one, "Is it red?")': "",
+    '```python\nanswer = query(img, "Is it red?"\n```\nThis asks.': 'answer = query(img, "Is it red?"',
+    "I cannot say.": "",
+}
+
+
+def test_broken_code_is_kept_whole_and_repaired() -> None:
+    assert {text: extract_program(text) for text in BROKEN} == {text: code or text for text, code in BROKEN.items()}
+
+
+HOSTILE = ["```\na\n", "`", "~", "answer = 1 ", "x<think>", "<think>\n", "(", '{"', '{"a":', "<code>", " ", "\n", "a,"]
+
+
+@pytest.mark.parametrize("piece", HOSTILE)
+def test_a_megabyte_is_read_soon(piece: str) -> None:
+    began = time.perf_counter()
+    with_answer(extract_program(piece * (1_000_000 // len(piece))))
+    assert time.perf_counter() - began < 2
+
+
+@pytest.mark.parametrize(
+    ("reply", "why"), [("<think>answer = 1", "only thoughts; raise max_tokens"), (" ", "is empty")]
+)
+def test_a_reply_without_text_says_why(reply: str, why: str) -> None:
+    assert extract_program(reply) == "" and why in why_empty(reply) and not why_empty("answer = 1")
+
+
+def test_only_a_completion_stops_at_the_next_heading_and_no_comment_is_one() -> None:
+    stops = {}
+    for form in ("completion", "chat"):
+        settings = WriterSettings(form=form)
+        stops[form] = Writer(ScriptedLM([]), bank(), Letters(), settings).request("What?", "image")[0].stop
+    assert stops == {"completion": ("\n# Image 4:",), "chat": ()}
+    assert extract_program("\nanswer = 1\n# Image by image\nx = 2\n# Image 9: Is it?\n", continued=True).endswith(
+        "x = 2"
+    )
 
 
 CONTINUED = {
@@ -159,8 +264,9 @@ COMPLETED = {
     'flag = query(img, "a")': 'flag = query(img, "a")\nanswer = flag',
     'x = 1\nquery(img, "a")': 'x = 1\nanswer = query(img, "a")',
     'query(img,\n      "a")  # so': 'answer = query(img,\n      "a")  # so',
+    "print(query(img, 'a'))": "answer = query(img, 'a')",
 }
-UNCHANGED = ["print(query(img, 'a'))", "x, y = get_pos(img, 'a')", "if a:\n    answer = 1\nb = 2"]
+UNCHANGED = ["x, y = get_pos(img, 'a')", "if a:\n    answer = 1\nb = 2"]
 UNCHANGED += ["x = " + "(" * 3000, "x = 1\n" * 5000, ""]
 
 

@@ -30,7 +30,7 @@ from codevqa.miniworld.questions import Item
 from codevqa.miniworld.world import CANVAS, HELD_OUT, Scene, Thing, draw, sample_scene
 from codevqa.models.base import Captioner, CaptionRequest, GenerationRequest, Matcher, MatchRequest, SimilarityRequest
 from codevqa.primitives.reading import render_reading
-from codevqa.writing.prompt_forms import extract_program
+from codevqa.writing.replies import extract_program
 
 from .captions import telling
 from .language_captions import read
@@ -179,7 +179,9 @@ def programs(vqa: CodeVQA, count: int, table: Table) -> None:
         rng = random.Random(f"programs {sort}")
         items = [make(rng, rng.choice(forms)) for _ in range(count)]
         written = vqa.writer.language_model.generate([vqa.writer.request(one.question, one.form)[0] for one in items])
-        lines = [extract_program(one.text).partition("\n")[2] for one in written]  # the first opens the pictures
+        lines = [
+            extract_program(one.text, continued=True).partition("\n")[2] for one in written
+        ]  # the first opens the pictures
         table.add(f"programs, {sort}", [found == one.program for found, one in zip(lines, items, strict=True)])
 
 

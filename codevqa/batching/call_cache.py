@@ -18,6 +18,7 @@ from typing import Any, Generic, TypeVar
 
 from cachetools import LRUCache
 
+from ..core.collection import StoredPicture
 from .batcher import Batcher, Company
 
 Request = TypeVar("Request")
@@ -176,6 +177,10 @@ class CallCache(Generic[Request, Result]):
         waiting: list[tuple[int, _Flight[Request, Result]]] = []
         seconds = 0.0
         for place, request in enumerate(requests):
+            picture = getattr(request, "picture", None)
+            for stored in getattr(request, "pictures", ()) if picture is None else (picture,):
+                if isinstance(stored, StoredPicture):
+                    stored.check()
             key = self._key(request)
             known = memory.get(key)
             if known is not None:

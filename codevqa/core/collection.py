@@ -73,6 +73,19 @@ class StoredPicture(Picture):
         """
         return decoded(self.key, self._load)
 
+    def check(self) -> None:
+        """Checks that the file is as it was; what is remembered of it would be about another picture.
+
+        Raises:
+            ImageError: it is gone, or changed since the collection was opened.
+        """
+        try:
+            same = self._file.stamp() == self._known.stamp
+        except OSError:
+            same = False
+        if not same:
+            self._load()
+
     def noted(self, name: str, compute: Callable[[PILImage.Image], float]) -> float:
         """Returns a number that depends on the pixels alone, from the catalogue where it is known.
 

@@ -172,7 +172,7 @@ def _of_opened(image: PILImage.Image) -> Picture:
         _check_size(image.size, shown)
         with _OPENED:
             _check_still(image, shown)
-            return _in_rgb(ImageOps.exif_transpose(image), shown, Path(path).name)
+            return _in_rgb(ImageOps.exif_transpose(image), shown, Path(path).name, _levels(image))
     except ImageError:
         raise
     except Exception as error:  # noqa: BLE001 - as in _decode; Pillow reads an open file only now
@@ -195,8 +195,9 @@ def _decode(file: IO[bytes], shown: str, name: str) -> Picture:
         with PILImage.open(file, formats=FORMATS) as image:
             _check_size(image.size, shown)
             _check_still(image, shown)
+            levels = _levels(image)
             ImageOps.exif_transpose(image, in_place=True)
-            return _in_rgb(image, shown, name)
+            return _in_rgb(image, shown, name, levels)
     except ImageError:
         raise
     except (PILImage.DecompressionBombError, PILImage.DecompressionBombWarning):
@@ -207,12 +208,21 @@ def _decode(file: IO[bytes], shown: str, name: str) -> Picture:
         raise ImageError(f"{shown} is damaged: {_said(error)}.", hint="Save it again.") from None
 
 
-def _in_rgb(image: PILImage.Image, shown: str, name: str) -> Picture:
+def _levels(image: PILImage.Image) -> tuple[int, int]:
+    """Returns the numbers of black and of white in a grey picture of more than eight bits, which TIFF's tags tell."""
+    tags = getattr(image, "tag_v2", {})
+    most = (1 << int(tags.get(258, (16,))[0])) - 1  # BitsPerSample
+    return (most, 0) if tags.get(262) == 0 else (0, most)  # PhotometricInterpretation: white is zero
+
+
+def _in_rgb(image: PILImage.Image, shown: str, name: str, levels: tuple[int, int] = (0, 65_535)) -> Picture:
     if image.mode in ("I", "F"):  # nobody can tell which of its numbers is white
         raise ImageError(f"{shown} holds numbers of 32 bits.", hint="Scale them to 0 to 255, and save them as 8 bits.")
     if image.mode.startswith("I;16"):
-        image = _in_grey(image)
-    if image.mode in ("RGBA", "LA", "PA") or "transparency" in image.info:
+        image = _in_grey(image, *levels)
+    if image.mode == "La":
+        image = image.convert("LA")
+    if image.mode in ("RGBA", "RGBa", "LA", "PA") or "transparency" in image.info:
         # Transparent pixels hold arbitrary colours: show what a viewer shows on white paper.
         layered = image.convert("RGBA")
         image = PILImage.alpha_composite(PILImage.new("RGBA", layered.size, "white"), layered)
@@ -224,12 +234,12 @@ def _key(pixels: PILImage.Image) -> str:
     return hashlib.sha256(f"{pixels.size}".encode() + pixels.tobytes()).hexdigest()
 
 
-def _in_grey(image: PILImage.Image) -> PILImage.Image:
-    """Returns a picture of 16 bits in eight, on which Pillow would cut off all that is above 255."""
+def _in_grey(image: PILImage.Image, black: int, white: int) -> PILImage.Image:
+    """Returns a picture of up to 16 bits in eight, on which Pillow would cut off all that is above 255."""
     import numpy as np
 
     values = np.asarray(image)
-    grey = np.rint(values * np.float32(255 / 65_535)).astype(np.uint8)
+    grey = np.rint((values.astype(np.float32) - black) * np.float32(255 / (white - black))).astype(np.uint8)
     clear = image.info.get("transparency")
     return PILImage.fromarray(grey if clear is None else np.where(values == clear, np.uint8(255), grey))
 

@@ -27,6 +27,16 @@ def syntax_tree(source: str, mode: str = "exec") -> Any:
         return ast.parse(source, _NAME, mode)
 
 
+def compile_error(tree: ast.Module) -> SyntaxError | None:
+    """Returns what Python's compiler says against a program that parses: a name both global and a parameter, say."""
+    try:
+        with _one_at_a_time:
+            compile(tree, _NAME, "exec", dont_inherit=True)
+    except SyntaxError as error:
+        return error
+    return None
+
+
 def parse(source: str) -> ast.Module | None:
     """Returns the tree of a program; None where it is too long or does not parse."""
     if len(source) > MAX_SOURCE:

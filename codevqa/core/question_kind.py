@@ -9,8 +9,11 @@ from __future__ import annotations
 
 import functools
 import re
+import unicodedata
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
+
+from .answer_words import LITERAL, bare_reply, number_in, truth, whole_number, yes_or_no
 
 Kind: TypeAlias = Literal["yes_no", "choice", "number", "open"]
 
@@ -25,71 +28,85 @@ class QuestionKind:
 
     def misfit(self, answer: str) -> str:
         """Says what is wrong with an answer of another kind; empty where nothing is."""
-        text = answer.strip().lower()
         if self.kind == "yes_no":
-            return "" if text in ("yes", "no") else f'the question wants "yes" or "no", not {answer!r}'
+            return "" if truth(answer) else f'the question wants "yes" or "no", not {answer!r}'
         if self.kind == "number":
-            return (
-                ""
-                if _LITERAL.fullmatch(text) or number_in(text) is not None
-                else f"the question wants a number, not {answer!r}"
-            )
+            number = LITERAL.fullmatch(answer.strip()) or whole_number(answer) is not None
+            return "" if number else f"the question wants a number, not {answer!r}"
         return ""
 
     def fitted(self, answer: str) -> str:
-        """Returns an answer in the words of its kind: a number in digits, a choice as the question names it."""
+        """Returns an answer in the words of its kind where nothing is lost by that: "two" as "2", "The cup." as "cup".
+
+        Where a question names choices, "or" may also join two subjects, so other answers stay as they are.
+        """
         text = answer.strip()
-        if self.kind == "number":
-            number = None if _LITERAL.fullmatch(text) else number_in(text.lower())
+        if self.kind == "number" and not LITERAL.fullmatch(text):
+            number = whole_number(text)
             return text if number is None else str(number)
         if self.kind == "yes_no":
-            return yes_or_no(text) or text
-        if self.kind == "choice" and text.lower() not in self.choices:
-            words = set(_words(text))
-            near = [choice for choice in self.choices if words and words <= set(_words(choice))]
-            near = near or [choice for choice in self.choices if set(_words(choice)) <= words]
-            return near[0] if len(near) == 1 else text
-        return text
+            return truth(text) or text
+        bare = _DETERMINED.sub("", text.lower().rstrip(".!"))
+        return bare if bare in self.choices else text
+
+    def read(self, reply: str) -> str | None:
+        """Returns the answer in a model's reply, in lower case; None where the reply does not plainly have this kind.
+
+        Only yes or no is demanded: for a number, too, a model may say "many".
+        """
+        if self.kind == "yes_no":
+            return yes_or_no(reply) or None
+        text = bare_reply(reply)
+        number = number_in(reply) if self.kind == "number" else None
+        return self.fitted(text).lower() if number is None else str(number)
 
 
 _AUXILIARY = re.compile(
-    r"(?:is|isn't|are|aren't|was|were|do|does|doesn't|did|has|have|had|can|could|will|would|should)\b"
+    r"(?:is|are|was|were|do|does|did|has|have|had|can|could|will|would|should)(?:n'?t)?\b(?! you )"
+    r"|(?:can|could|do|did) you (?:see|find|spot)\b"
 )
-_QUESTION = re.compile(
-    r"(?:what|which|who|whom|whose|where|when|why|how|in (?:what|which)|on (?:what|which)|of (?:what|which)"
-    r"|at (?:what|which)|from (?:what|which)|name|tell|describe|choose)\b"
+"""What a yes/no question begins with. "Can you tell me ..." and the like ask for anything."""
+_YOURS = re.compile(
+    r"(?:will|would|should|do) you (?!tell|describe|explain|name|list|know|say|read|count|guess|identify)"
 )
-_EITHER = re.compile(
-    r"(?:is|are|was|were) (?:there|it true|either|both|any)\b|(?:do|can|could) you (?:see|find|spot)\b"
-    r"|(?:do|does) (?:(?:the|this|these|those|any|all|each|every|both) )?(?:picture|image|photo|scene|box)(?:e?s)?\b"
-    r"|.*\beither\b"
+_ASKS = re.compile(
+    r"(?:(?:in|on|of|at|from|to|by|with|for) )?(?:what|which|who|whom|whose|where|when|why|how)(?:'?s|'?re)?\b"
 )
-_LITERAL = re.compile(r"-?\d+(?:,\d{3})*(?:\.\d+)?")
-"""A number as a program prints it: already in its words."""
-_NUMBER = re.compile(r"how many\b|what (?:is|'s) the (?:\w+ )?(?:number|count) of\b|(?:what|which) number of\b|count\b")
-_PLACE = re.compile(r"^(?:in|on|relative to) the [^,?]*, (?=\w+ )")
-"""What a question may say first: in which picture to look."""
+_THINK = re.compile(
+    r"^(?:do|would) you (?:think|say|believe|guess) (?:that )?"
+    r"(it|this|that|there|they|these|those|he|she|(?:the|this|these) [\w-]+)(?: (is|are|was|were)|'(s))\b"
+)
+_LEAD = re.compile(
+    r"^(?:(?:so|and|well|ok|okay|now|then|hi|hello|please|pls|question|q)\b[,:]? "
+    r"|(?:please |can you |could you )?(?:tell|say|show)(?: me| us)?\b(?:, ?|: ?| (?=how many))"
+    r"|(?:in|on|relative to|of|from) the [^,?]*, (?=\w+ )|the [\w' -]+, (?=is |are ))+"
+)
+"""What a question may say first: please, or in which picture to look."""
+_NUMBER = re.compile(
+    r"(?:(?:about|roughly|approximately|exactly) )?how many\b(?! (?:percent|degrees))|count (?:of|the|all|up)\b"
+    r"|(?:what(?: is|'?s) )?(?:the )?(?:total )?(?:number|count) of (?!the |this |that |my |your )[a-z]"
+    r"|(?:what(?: is|'?s) )?the total (?:number|count) of\b|(?:what|which) number of\b|total (?:number|count) of\b"
+)
 _OR = re.compile(r"\bor\b")
-_ARTICLE = re.compile(r"^(?:(?:to|on|in|at|of|an?|the)\s+)+")
-_SIDE = "left|right|above|below|top|bottom|over|under|in front|behind"
-_NAMED = (
-    # "..., the cup or the blue book?"
-    re.compile(r", ((?:an?|the) [\w' -]+) or ((?:an?|the) [\w' -]+)$"),
-    # "small, medium or large?"
-    re.compile(r"^(?:is|are|was|were) .*?\b(\w+), ([\w-]+),? or ([\w-]+)$"),
-    # "is the cup or the blue book higher up?"
-    re.compile(
-        r"^(?:is|are|was|were) ((?:an?|the) [\w' -]+) or ((?:an?|the) [\w' -]+?)"
-        r" (?:(?:more|less|further|farther|closer|nearer)\b.*|\w+er(?: (?:up|down|left|right))?)$"
-    ),
-    # "to the left or to the right of ...", "above or below the cup"
-    re.compile(rf"\b({_SIDE})\b.{{0,12}}? or (?:to |on |at |in )?(?:the )?({_SIDE})\b"),
-    # "a duck or a cat?"
-    re.compile(r"\b((?:an?|the) [\w-]+) or ((?:an?|the) [\w-]+)$"),
-    # "red or blue?"
-    re.compile(r"\b([\w-]+) or ([\w-]+)$"),
+_EITHER = re.compile(
+    r"(?:is|are|was|were) (?:it true|either|both|any|all|each|every)\b|.*\b(?:either|any|anything|anyone|anybody)\b"
+    r"|(?:is|are|was|were) there (?!more |fewer |less )|.*\b(?:all|each|every|both|none|some) of\b"
+    r"|(?:can|could|do|does|did|has|have)(?: you| we)? (?:see|find|spot|all|both|each|every|some|any|either)\b"
+    r"|(?:do|does) (?:(?:the|this|that|these|those) )?(?:picture|image|photo|scene|box)(?:e?s)? "
+    r"(?:contain|have|include)\b"
 )
-"""Where "or" stands between two things named, most telling first."""
+"""How "or" begins that joins two subjects, and asks for yes or no."""
+_NAMING = re.compile(r"[,:] (?:is it |are they )?[^,:?]+(?:, [^,:?]+)*,? or [^,:?]+$")
+"""Where "what" or "which" goes on to name what to choose from."""
+_DETERMINED = re.compile(r"^(?:an?|the) ")
+_SIDE = "left|right|above|below|top|bottom|over|under|in front|behind|first|second|last"
+_SIDES = re.compile(
+    rf"\b({_SIDE})\b(?: (?:picture|image|photo|one|side|half|hand side))?,? or (?:to |on |at |in )*(?:the )?({_SIDE})\b"
+)
+_BEFORE_THING = re.compile(
+    r"^(?:is|are|was|were) ((?:an?|the) [\w' -]+) or ((?:an?|the) [\w' -]+?)"
+    r" (?:(?:more|less|further|farther|closer|nearer)\b.*|\w+er(?: (?:up|down|left|right))?)$"
+)
 _PARTS = re.compile(
     r"(?:(?:is|are|was|were|do|does|did|has|have|can|could) )?(?:(all|every|each)|any)\b"
     r"|(?:(?:is|are|was|were) there|there (?:is|are|was|were)) (?:an?|any|some)\b"
@@ -100,49 +117,74 @@ _TOGETHER = re.compile(
     r"|species|colou?rs?|average|between|difference|majority|consecutive|first|last|both)\b"
 )
 """Words that compare pictures, or things in several: parts tell nothing of them."""
+_ENDS = ("left", "right", "left image", "right image", "left picture", "right picture", "one", "half", "side")
+_STATES = re.compile(
+    r"[\"'(]?(?:there(?:'s| is| are| was| were)\b|(?:the|an?|this|that|these|those|both|each|every|all|some|no|one|two"
+    r"|three|four|five|six|seven|eight|nine|ten|\d+|at least|at most|exactly|only|more|fewer|less|most|many|several"
+    r"|neither|either|in|on|none|nothing|it|they|its|left|right|multiple|any|just|not|another|half|we|you can"
+    r"|people|everyone|picture has|images? contains?|[a-z-]+s|[a-z-]+ [a-z-]+s(?= are| have| were))\b.*\b"
+    r"(?:is|isn't|are|aren't|was|were|has|have|had|do|don't|can|cannot|can't|will|appear|contain|show|feature|include"
+    r"|depict|display|look|sit|stand|lie|face|hold|wear|touch|[a-z]+(?:ed|ing)|(?<= )[a-z]+[a-rt-z]s)\b)"
+)
+"""How a plain English statement begins, and the verb that it has."""
 _COUNTS = re.compile(
     r"\b(?:all|every|each|any|only|exactly|just|no|not|none|never|neither|together|number|half|one|two|three|four|five|six"
     r"|seven|eight|nine|ten|\d+)\b|n't\b"
 )
 """Words that turn round what is asked of any or all."""
-_NUMBERS = """
-zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen
-seventeen eighteen nineteen twenty
-"""
-_COUNTED = {word: value for value, word in enumerate(_NUMBERS.split())}
-_COUNTED |= {"no": 0, "none": 0, "nothing": 0, "pair": 2, "both": 2, "dozen": 12}
 
 
 @functools.lru_cache(maxsize=4096)
-def question_kind(text: str) -> QuestionKind:
-    """Returns what a question, or a statement to be judged, wants.
+def question_kind(text: str, *, statements: bool = False) -> QuestionKind:
+    """Returns what a question wants: a kind where that is sure, else ``open``, which holds nobody to anything.
+
+    Args:
+        text: the question.
+        statements: whether plain statements, too, are to be judged, by yes or no. Some data sets have them.
 
     >>> question_kind("Is there a cup?").kind, question_kind("How many cups are there?").kind
     ('yes_no', 'number')
     >>> question_kind("Is the cup red or blue?")
     QuestionKind(kind='choice', choices=('red', 'blue'))
-    >>> question_kind("Both pictures show a cup.").kind, question_kind("What is on the cup?").kind
+    >>> question_kind("Both pictures show a cup.", statements=True).kind, question_kind("Read the sign.").kind
     ('yes_no', 'open')
     """
-    words = _PLACE.sub("", " ".join(text.lower().split()))
-    if _NUMBER.match(words):
+    words = _THINK.sub(lambda match: f"{match[2] or 'is'} {match[1]}", _LEAD.sub("", _normal(text)))
+    if _NUMBER.match(words) and not is_statement(text):
         return QuestionKind("number")
-    asks = _QUESTION.match(words)
-    begins, ends = _AUXILIARY.match(words) and not asks, words.endswith("?")
-    if _OR.search(words) and (asks or begins or ends) and not _EITHER.match(words):
+    begins, either = _AUXILIARY.match(words), _OR.search(words)
+    if either and (begins or (_ASKS.match(words) and _NAMING.search(words.rstrip(" ?.")))):
+        sides = _SIDES.search(words)
+        if begins and _EITHER.match(words) and not (sides and words.rstrip(" ?.").endswith(_ENDS)):
+            return QuestionKind("yes_no")
         return QuestionKind("choice", _choices(words))
-    return QuestionKind("open" if asks or (ends and not begins) else "yes_no")
+    if either and _YOURS.match(words):
+        return QuestionKind("choice")
+    if begins or (statements and is_statement(text)):
+        return QuestionKind("yes_no")
+    return QuestionKind("open")
 
 
 def is_statement(text: str) -> bool:
-    """Says whether a text is a statement to be judged: it has no question mark and does not begin as questions do.
+    """Says whether a text is plainly an English statement, which may be judged true or false.
 
-    >>> is_statement("Both pictures show a cup."), is_statement("what is on the cup")
-    (True, False)
+    >>> is_statement("Both pictures show a cup."), is_statement("what is on the cup"), is_statement("Read the sign.")
+    (True, False, False)
     """
-    words = _PLACE.sub("", " ".join(text.lower().split()))
-    begins = _NUMBER.match(words) or _QUESTION.match(words) or _AUXILIARY.match(words)
-    return not (words.endswith("?") or begins)
+    words = _normal(text)
+    asks = words.endswith("?") or _ASKS.match(words) or _AUXILIARY.match(words)
+    return not asks and words.isascii() and _STATES.match(words) is not None
+
+
+def begins_as_question(text: str) -> bool:
+    """Says whether a text begins as a question, or ends in its mark."""
+    words = _LEAD.sub("", _normal(text))
+    return words.endswith("?") or any(begins.match(words) for begins in (_NUMBER, _ASKS, _AUXILIARY))
+
+
+def _normal(text: str) -> str:
+    """Returns a text in lower case, with plain spaces and marks: models and people type "？" too."""
+    return " ".join(unicodedata.normalize("NFKC", text).lower().replace("’", "'").split())
 
 
 def joins(text: str) -> Literal["sum", "any", "all", ""]:
@@ -156,7 +198,7 @@ def joins(text: str) -> Literal["sum", "any", "all", ""]:
     ('', '', '')
     """
     words = " ".join(text.lower().split()).replace("at least one", "any")
-    kind = question_kind(text).kind
+    kind = question_kind(text, statements=True).kind
     if kind == "number" and not _TOGETHER.search(words):
         return "sum"
     begins = _PARTS.match(words) if kind == "yes_no" else None
@@ -166,38 +208,21 @@ def joins(text: str) -> Literal["sum", "any", "all", ""]:
 
 
 def _choices(words: str) -> tuple[str, ...]:
-    """Returns what is named around "or"; nothing where the ends cannot be told."""
-    words = words.rstrip(" ?.")
-    for pattern in _NAMED:
-        found = pattern.search(words)
-        if found:
-            return tuple(_ARTICLE.sub("", one.strip()) for one in found.groups() if one)
-    return ()
+    """Returns all that is named around "or"; nothing where the ends cannot be told."""
+    words = words.rstrip(" ?.!")
+    if pair := _SIDES.search(words) or _BEFORE_THING.match(words):
+        return tuple(_DETERMINED.sub("", name) for name in pair.groups())
+    asks = _ASKS.match(words) is not None
+    if asks:  # what is named comes after its first clause
+        words = re.sub(r"^(?:is it|are they) ", "", re.split(r"[,:] ", words, maxsplit=1)[1])
+    head, _, last = words.rpartition(" or ")
+    first, *named = re.split(r", | or ", head.removesuffix(","))
+    names = [_DETERMINED.sub("", name.strip()) for name in (first if asks else _first_named(first), *named, last)]
+    longest = 3 if asks or named or _DETERMINED.match(last) else 1
+    return tuple(names) if all(name and len(name.split()) <= longest for name in names) else ()
 
 
-def number_in(text: str) -> int | None:
-    """Returns the one whole number that a text of a few words names; None where it names none or several.
-
-    >>> number_in("four blocks"), number_in("there are 2 cups"), number_in("no"), number_in("a lot")
-    (4, 2, 0, None)
-    """
-    words = re.findall(r"[a-z]+|\d+(?:\.\d+)?", text.lower())
-    digits = {int(word) for word in words if word.isdigit() and len(word) < 10}
-    if digits or any("." in word for word in words):
-        return digits.pop() if len(digits) == 1 and not any("." in word for word in words) else None
-    named = {_COUNTED[word] for word in words if word in _COUNTED}
-    return named.pop() if len(named) == 1 and len(words) <= 12 else None
-
-
-def yes_or_no(text: str) -> str:
-    """Returns ``yes`` or ``no`` where a text begins with it, or with true or false; else an empty text.
-
-    >>> yes_or_no("No, there is no black square."), yes_or_no("True"), yes_or_no("nothing")
-    ('no', 'yes', '')
-    """
-    found = re.match(r"\W*(yes|no|true|false|yeah|nope)\b(?! (?:one|thing|where))", text.strip().lower())
-    return {"yes": "yes", "true": "yes", "yeah": "yes"}.get(found.group(1), "no") if found else ""
-
-
-def _words(text: str) -> list[str]:
-    return [word for word in re.findall(r"[\w'-]+", text.lower()) if word not in ("a", "an", "the")]
+def _first_named(text: str) -> str:
+    """Returns what stands last in a text: after an article, or else its last word."""
+    article = re.search(r"\b((?:an?|the) [\w-]+)$", text)
+    return article[1] if article else text.rpartition(" ")[2]

@@ -33,7 +33,8 @@ class Selection:
     ruled_out: int = 0
     """Pictures among the others that were not looked at closely: their contrastive score was too low."""
     unread: tuple[ImageRef, ...] = ()
-    """Pictures whose file was gone or had changed when it was looked at: they are neither."""
+    """Pictures whose file was gone or had changed when it was looked at, or of which the model said neither yes nor
+    no: they may be either, and widen the range."""
     left: int = 0
     """Pictures that were not reached before the budget ended."""
 
@@ -143,7 +144,9 @@ def _selected(call: Call) -> Selection:
     unread, left = (by_kind.get(kind, Evidence(kind)).images for kind in ("unread", "left"))
     picks = [Pick(ref, chance) for ref, chance in zip(seen.images, seen.scores, strict=True)]
     picks += [Pick(ref, 0.0) for ref in out.images]
-    return replace(_split(seen.text, picks), ruled_out=len(out.images), unread=unread, left=len(left))
+    split = _split(seen.text, picks)
+    high = split.high + len(unread)
+    return replace(split, high=high, ruled_out=len(out.images), unread=unread, left=len(left))
 
 
 def _looped(question: str, calls: Mapping[ImageRef, Call]) -> Selection | None:

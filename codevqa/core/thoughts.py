@@ -32,8 +32,11 @@ _PAIRS = (
 )
 _FINAL = re.compile(r"^\s*(?:<\|start\|>assistant)?<\|channel\|>final\b[^<]*<\|message\|>", re.I)
 _MARKS = [(re.compile(opening, re.I), re.compile(closing, re.I)) for opening, closing in _PAIRS]
-_BEGUN = re.compile(r"\s*(?:[<\[◁][|/\w:]{0,24})?\Z")
+_BEGUN = re.compile(r"\s*(?:<\|start\|>assistant|<\|start\|>\w*\Z)?(?:<\|channel\|>\w*)?(?:[<\[◁][|/\w:]{0,24})?\Z")
 """What may still become a mark."""
+_SENTENCES = ("Here is my thought process:", "Here's my thought process:")
+_WIDEST = 200
+"""Characters of a line that are looked at before a mark."""
 
 
 def without_thoughts(text: str, *, ended: bool = True) -> str:
@@ -49,13 +52,14 @@ def without_thoughts(text: str, *, ended: bool = True) -> str:
     >>> without_thoughts("<Think>maybe no</think> Yes"), without_thoughts("[THINK]no"), without_thoughts("a cat")
     (' Yes', '', 'a cat')
     """
-    if not ended and _BEGUN.match(text):
+    if not ended and (_BEGUN.match(text) or any(words.startswith(text.strip()) for words in _SENTENCES)):
         return ""
     if not ("<" in text or "[" in text or "◁" in text or "thought process" in text):
         return text
     for opening, closing in _MARKS:
         text = _without(text, opening, closing)
-    return _FINAL.sub("", text)
+    text = _FINAL.sub("", text)
+    return "" if not ended and _BEGUN.match(text) else text
 
 
 def _without(text: str, opening: re.Pattern[str], closing: re.Pattern[str]) -> str:
@@ -68,13 +72,16 @@ def _without(text: str, opening: re.Pattern[str], closing: re.Pattern[str]) -> s
         else:
             kept.clear()  # opened in the prompt, or closed twice
         place = last = end.end()
-    begin = next((one for one in opening.finditer(text, place) if _heads_line(text, one.start())), None)
-    if begin is None and last is None:
+    starts = (one.start() for one in opening.finditer(text, place))
+    heads = (at for at in starts if not text[place : min(at, place + _WIDEST)].strip() or _heads_line(text, at))
+    start = next(heads, None)
+    if start is None and last is None:
         return text
-    kept.append(text[place : begin.start()] if begin is not None else text[place:])
+    kept.append(text[place:start])
     return "".join(kept)
 
 
 def _heads_line(text: str, place: int) -> bool:
     """Whether only blanks stand before a place in its line: within a line a mark is a word that is spoken of."""
-    return not text[text.rfind("\n", 0, place) + 1 : place].strip()
+    before = text[max(place - _WIDEST, 0) : place]
+    return not before.rpartition("\n")[2].strip() and (len(before) < _WIDEST or "\n" in before)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 
 from ..core.errors import ProgramAnswerError
 from ..core.question_kind import QuestionKind
 from ..core.trace import ImageRef, Plain
 from ..primitives.kinds import Image
+
+_PICTURE = re.compile(r"(?:in |on |of )?(?:which|what) (?:of the )?(?:image|picture|photo|photograph)s?\b", re.I)
 
 
 def plain(value: object, stands: Callable[[Image], Plain] = lambda image: image.ref) -> Plain:
@@ -47,12 +50,20 @@ def release_text(value: object) -> str:
     return str(plain(value, lambda image: image.index - 1))
 
 
-def fitted_answer(text: str, kind: QuestionKind) -> str:
-    """Returns an answer in the words of the kind that its question wants.
+def fitted_answer(value: object, question: str, kind: QuestionKind) -> str:
+    """Returns the value a program left in ``answer`` as text, in the words of the kind that its question wants.
+
+    Only what loses nothing is changed: see :meth:`.QuestionKind.fitted`.
 
     Raises:
-        ProgramAnswerError: it is of another kind.
+        ProgramAnswerError: it is of another kind, there is nothing to say, or it numbers a picture, which nobody can
+            read: places count from 0, and pictures from 1.
     """
+    text = answer_text(value)
+    if _PICTURE.match(question) and text.isdecimal():
+        raise ProgramAnswerError(
+            f"the question wants a picture, not {text}.", hint="Leave the picture itself, as in answer = images[0]."
+        )
     fitted = kind.fitted(text)
     wrong = kind.misfit(fitted)
     if wrong:

@@ -202,8 +202,7 @@ class CodeVQA:
             questions: each a :class:`Question`, or images and text as a pair.
             method: for all of them.
             errors: ``return`` gives a question that cannot be answered at all an answer with empty ``text`` and its
-                ``error`` set, so that one bad picture loses nothing; ``raise`` raises the error of the first of them, in
-                the order of the questions.
+                ``error`` set, so that one bad picture loses nothing; ``raise`` ends with the first of them.
             progress: True shows a bar on standard error; or a function of how many are answered, and of how many.
 
         Raises:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import AsyncGenerator, Callable, Generator, Iterable, Iterator, Sized
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from contextlib import contextmanager
@@ -69,45 +70,46 @@ def check(questions: object, method: object, errors: object) -> None:
 def stream(begin: Begin, questions: Iterable[Asked], most: int) -> Generator[tuple[int, Answer]]:
     """Yields the place and the answer of each question as they come; a caller that stops ends the rest.
 
-    Questions are taken one by one, so that no more than ``most`` are under way. There may be no end of them. A question
-    that fails ends it, once the questions before it are answered: of several errors, the first in order is raised.
+    Questions are taken one by one, so that no more than ``most`` are under way. There may be no end of them.
     """
-    under_way = _UnderWay()
+    under_way: dict[Future[Answer], int] = {}
+    failures = _Failures()
     try:
         for place, asked in enumerate(questions):
-            under_way.begun[begin(asked)] = place
-            while len(under_way.begun) >= most and under_way.error is None:
-                yield from under_way.ended(wait(under_way.begun, return_when=FIRST_COMPLETED).done)
-            if under_way.error is not None:
+            under_way[begin(asked)] = place
+            while len(under_way) >= most and not failures:
+                yield from _taken(under_way, wait(under_way, return_when=FIRST_COMPLETED).done, failures)
+            if failures:
                 break
-        while waited := under_way.waited_for():
-            yield from under_way.ended(wait(waited, return_when=FIRST_COMPLETED).done)
-        if under_way.error is not None:
-            raise under_way.error
+        while failures.leave_open(under_way):
+            yield from _taken(under_way, wait(under_way, return_when=FIRST_COMPLETED).done, failures)
+        failures.raise_first()
     finally:
-        under_way.cancel()
+        for future in under_way:
+            future.cancel()
 
 
 async def stream_async(begin: Begin, questions: Iterable[Asked], most: int) -> AsyncGenerator[tuple[int, Answer]]:
     """Async twin of :func:`stream`, for any event loop."""
-    under_way = _UnderWay()
+    under_way: dict[asyncio.Future[Answer], int] = {}
+    failures = _Failures()
     try:
         for place, asked in enumerate(questions):
-            under_way.begun[asyncio.wrap_future(begin(asked))] = place
-            while len(under_way.begun) >= most and under_way.error is None:
-                done, _ = await asyncio.wait(under_way.begun, return_when=asyncio.FIRST_COMPLETED)
-                for answered in under_way.ended(done):
+            under_way[asyncio.wrap_future(begin(asked))] = place
+            while len(under_way) >= most and not failures:
+                done, _ = await asyncio.wait(under_way, return_when=asyncio.FIRST_COMPLETED)
+                for answered in _taken(under_way, done, failures):
                     yield answered
-            if under_way.error is not None:
+            if failures:
                 break
-        while waited := under_way.waited_for():
-            done, _ = await asyncio.wait(waited, return_when=asyncio.FIRST_COMPLETED)
-            for answered in under_way.ended(done):
+        while failures.leave_open(under_way):
+            done, _ = await asyncio.wait(under_way, return_when=asyncio.FIRST_COMPLETED)
+            for answered in _taken(under_way, done, failures):
                 yield answered
-        if under_way.error is not None:
-            raise under_way.error
+        failures.raise_first()
     finally:
-        under_way.cancel()
+        for future in under_way:
+            future.cancel()
 
 
 @contextmanager
@@ -124,32 +126,23 @@ def followed(progress: Progress, questions: object) -> Iterator[Callable[[], obj
         yield lambda: progress(next(numbers), total) if callable(progress) else None
 
 
-class _UnderWay:
-    """The questions of a stream that are not answered yet, and the first error in the order of the questions."""
+class _Failures(dict[int, BaseException]):
+    """Why questions failed, by their places. The first in order is raised, whichever fails first in time."""
 
-    def __init__(self) -> None:
-        self.begun: dict[Any, int] = {}
-        """Future to the place of its question."""
-        self.error: BaseException | None = None
-        self._failed_at = 0
+    def leave_open(self, under_way: dict[Any, int]) -> bool:
+        """Whether a question is under way that may yet fail before the first that did."""
+        return min(under_way.values(), default=math.inf) < min(self, default=math.inf)
 
-    def waited_for(self) -> list[Any]:
-        """Returns the futures that may still count: all of them, or those before the question that failed."""
-        return [future for future, place in self.begun.items() if self.error is None or place < self._failed_at]
+    def raise_first(self) -> None:
+        """Raises the first failure in order, if there is one."""
+        if self:
+            raise self[min(self)]
 
-    def ended(self, done: Iterable[Any]) -> Iterator[tuple[int, Answer]]:
-        """Yields the answers of futures that are done, in the order of their questions; keeps the first error."""
-        for future in sorted(done, key=self.begun.__getitem__):
-            place = self.begun.pop(future)
-            try:
-                answer = future.result()
-            except BaseException as error:  # noqa: BLE001 - raised later, unless an earlier question fails
-                if self.error is None or place < self._failed_at:
-                    self.error, self._failed_at = error, place
-            else:
-                yield place, answer
 
-    def cancel(self) -> None:
-        """Ends what is still under way."""
-        for future in self.begun:
-            future.cancel()
+def _taken(under_way: dict[Any, int], done: Iterable[Any], failures: _Failures) -> Iterator[tuple[int, Answer]]:
+    for future in done:
+        place = under_way.pop(future)
+        if (error := future.exception()) is not None:
+            failures[place] = error
+        else:
+            yield place, future.result()

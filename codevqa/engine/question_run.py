@@ -28,19 +28,21 @@ from ..core.errors import (
     ImageError,
     InputError,
     InternalError,
-    ModelError,
+    ProgramAnswerError,
     ProgramError,
+    PromptTooLongError,
     UnsetAnswerError,
 )
 from ..core.events import Answered, Event, Failed, Rejected, Tell, Wrote
 from ..core.images import Picture, load_pictures
-from ..core.question_kind import question_kind
+from ..core.question_kind import QuestionKind, question_kind
 from ..core.trace import Cost, DomainWarning, Draft, Evidence, Form, ImageRef, Plain, Program, Trace
 from ..models.base import Models
 from ..primitives.context import CallContext
 from ..primitives.kinds import Image
 from ..primitives.parts import Reading
 from ..writing.choice import write_best
+from ..writing.replies import why_empty
 from ..writing.worlds import Behaviour, behaviours
 from ..writing.writer import Writer
 from .answer_text import answer_text, fitted_answer, plain, release_text
@@ -82,9 +84,8 @@ async def answer_request(
     except BaseException as error:
         known = error if isinstance(error, CodeVQAError) else _mistake(error, request)
         done = run.broken_off(known)
-        for failed in (known, known.__cause__):  # a fallback that fails has a program's error as its cause
-            if isinstance(failed, ProgramError):
-                failed.answer = done
+        if isinstance(known, ProgramError):
+            known.answer = done
         run.tell(Failed(known.record(), done))
         if errors == "return" and done is not None:
             return done
@@ -159,8 +160,9 @@ class QuestionRun:
             # Never a quiet default: the whole question is answered without a program, and the answer says so.
             try:
                 reading = await self._read(FALLBACK_PARTS)
-            except ModelError as failure:
-                raise failure.after(error) from error
+            except PromptTooLongError as cause:  # of which a program cut short may be another sign
+                both = f"{cause.message} So nothing answers in place of the program, which failed: {error.message}"
+                raise type(error)(both, line=error.line, hint=cause.hint) from cause
             return replace(self._read_answer(reading), fallback=True, error=error.record())
 
     def broken_off(self, error: CodeVQAError) -> Answer | None:
@@ -214,11 +216,10 @@ class QuestionRun:
 
     async def _behaviours(self, programs: Sequence[str]) -> list[Behaviour]:
         """Runs programs in random worlds, where their answers are held to the question as real ones are."""
-        kind = question_kind(self.question) if self.engine.writer.settings.fit else None
+        fit = self.engine.writer.settings.fit
 
         def said(value: Plain) -> str:
-            text = answer_text(value)
-            return fitted_answer(text, kind) if kind else text
+            return fitted_answer(value, self.question, self._kind) if fit else answer_text(value)
 
         return await behaviours(programs, self.engine.sandbox, self.images, said, self.engine.settings.seed)
 
@@ -231,11 +232,15 @@ class QuestionRun:
             self.program = program
             self.tell(Wrote(program))
             try:
+                nothing = why_empty(program.completion) if written and not program.source.strip() else ""
+                if nothing:
+                    raise UnsetAnswerError(nothing)
                 return await self._interpret(program)
             except ProgramError as error:
                 self.attempts.append((program, error.record()))
-                # What ran has cost its model calls, and few programs that fail then come back right.
-                again = repairs_left > 0 and not self.calls.made
+                # What ran has cost its model calls, and few programs that fail then come back right. One whose answer
+                # is of another kind is told so, and what it asked is remembered.
+                again = repairs_left > 0 and (not self.calls.made or isinstance(error, ProgramAnswerError))
                 instead: Literal["others", "fallback"] = "others" if self._several else "fallback"
                 self.tell(Rejected(program, error.record(), "repair" if again else instead if written else "nothing"))
                 if not again:
@@ -310,10 +315,16 @@ class QuestionRun:
             self.calls.close()
         if release:
             return self._answer(release_text(outcome.value), value=plain(outcome.value), printed=outcome.printed)
-        text = answer_text(outcome.value)
-        if engine.writer.settings.fit and self.request.program is None:
-            text = fitted_answer(text, question_kind(self.question))
+        # A program that a model wrote is held to its question wherever it runs: on the next set, too.
+        fit = engine.writer.settings.fit and (self.request.program is None or bool(program.prompt))
+        value = outcome.value
+        text = fitted_answer(value, self.question, self._kind) if fit and self.question else answer_text(value)
         return self._answer(text, value=plain(outcome.value), printed=outcome.printed)
+
+    @property
+    def _kind(self) -> QuestionKind:
+        """What the question wants."""
+        return question_kind(self.question, statements=self.engine.writer.prompts_for(self.form).statements)
 
     def _new_calls(self, tell: Tell | None = None) -> ProgramCalls:
         return ProgramCalls(self.engine.writer.primitives, self._context, self.usage, tell or self.tell)

@@ -46,7 +46,16 @@ class Groups:
         return iter(self.rows)
 
 
-SELECT, GROUP = 'answer = select(images, {}) or "none"', "answer = [query(img, {}) for img in images]"
+SELECT, GROUP = (
+    'answer = select(images, {}) or "none"',
+    """\
+def ask(img):
+    try:
+        return query(img, {})
+    except ValueError:
+        return ""
+answer = [ask(img) for img in images]""",
+)
 
 
 def program_for(engine: CodeVQA, form: str, words: str) -> str:

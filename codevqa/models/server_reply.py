@@ -16,6 +16,7 @@ import httpx2
 
 from ..core.errors import ModelError, ServerError
 from ..core.text import shown_address, whole_characters
+from ..core.thoughts import without_thoughts
 
 END = b"[DONE]"
 """What comes last of an answer that did not break off."""
@@ -106,12 +107,9 @@ class ServerReply:
     def text(self) -> str:
         """The text without the thoughts before it; empty while those go on."""
         text = whole_characters(self._raw)
-        thoughts, closed, rest = text.partition("</think>")
-        begun = thoughts.lstrip()
-        if closed and (begun.startswith("<think>") or "<think>" not in begun):  # some templates open them in the prompt
-            return rest.lstrip()
-        thinks = begun.startswith("<think>") or (not self.finish and "<think>".startswith(begun))
-        return "" if thinks else text
+        rest = without_thoughts(text, ended=bool(self.finish))
+        # Those within the text are left to its readers: what was told before them is told already.
+        return text if rest == text or not text.endswith(rest) else rest.lstrip()
 
     @property
     def beginnings(self) -> dict[str, float]:
@@ -120,7 +118,7 @@ class ServerReply:
             first = self._logprobs["content"][0]
             token = first["token"].strip()
             # Others than the text's are those of thoughts.
-            if not token or "</think>" in self._raw or not self.text.lstrip().startswith(token):
+            if not token or self.text != whole_characters(self._raw) or not self.text.lstrip().startswith(token):
                 return {}
             return {str(one["token"]): math.exp(one["logprob"]) for one in first["top_logprobs"] if one["logprob"] < 1}
         except (AttributeError, LookupError, OverflowError, TypeError):  # a server may tell anything
@@ -143,8 +141,8 @@ class ServerReply:
             return
         if self._refusal:
             raise Failure("refused to answer", self._refusal, kind=ModelError)
-        unclosed = self._raw.lstrip().startswith("<think>") and "</think>" not in self._raw
-        if self.finish == "length" or unclosed:
+        thoughts = self._raw.strip() and self.finish not in ("content_filter", "tool_calls", "function_call")
+        if self.finish == "length" or thoughts:
             raise Failure(f"wrote no text within {max_tokens} tokens", "", _THINKING_HINT, ModelError)
         if self.finish in ("tool_calls", "function_call"):
             raise Failure("called a tool in place of an answer", "", "Turn the server's tools off.", ModelError)

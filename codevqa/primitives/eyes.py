@@ -18,8 +18,7 @@ from ..core.trace import Evidence, Form
 from ..core.wording import put
 from ..models.base import LookRequest
 from ..prompts import PromptSet
-from .parts import Numbered, Reading, context_of, read_in_parts
-from .reading import answer_in
+from .parts import Numbered, Reading, context_of, read_in_parts, read_reply
 
 SHORT = "Answer the question using a single word or phrase."
 """What follows a question where its prompt set names nothing else."""
@@ -64,7 +63,8 @@ class Eyesight:
             PromptTooLongError: the model has no room for pictures that cannot be shown in parts.
             ModelError: the model failed.
         """
-        asked = question if about is not None else put(question, "asked", form)
+        stated = about is None and self._prompts[task].statements
+        asked = put(question, "asked", form) if stated else question
         kind = question_kind(asked)
         choices = _YES_NO if kind.kind == "yes_no" else kind.choices if len(kind.choices) > 1 else ()
         text = f"{asked}\n{self._prompts[task].instruction or SHORT}"
@@ -90,8 +90,10 @@ class Eyesight:
             prompt=text,
             completion=sight.text,
         )
-        said = answer_in(sight.text, kind) if self._settings.fit else sight.text.strip().lower()
-        return Reading(said, (seen,))
+        if not self._settings.fit:
+            return Reading(sight.text.strip().lower(), (seen,))
+        answer, unread = read_reply(sight.text, kind, sight.chances if choices == _YES_NO else ())
+        return Reading(answer, (seen,), unread)
 
     async def _fit(self, pictures: Sequence[Picture], text: str) -> int:
         """Returns how many of some pictures the model has room for, about; all where it does not tell."""

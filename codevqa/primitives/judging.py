@@ -33,7 +33,7 @@ class Asked:
 
     readings: list[tuple[Image, Reading]] = field(default_factory=list)
     unread: list[Image] = field(default_factory=list)
-    """Those whose file was gone or had changed."""
+    """Those whose file was gone or had changed, and those of which a reply says neither yes nor no."""
     left: list[Image] = field(default_factory=list)
     """Those that were not reached in the budget."""
 
@@ -59,7 +59,7 @@ async def ask_each(context: CallContext, images: Sequence[Image], question: str)
             break
         chunk = images[first : first + CHUNK]
         for image, reading in zip(chunk, await each(_ask(context, one, question) for one in chunk), strict=True):
-            if isinstance(reading, ImageError):
+            if isinstance(reading, ImageError) or reading.unread:
                 asked.unread.append(image)
             else:
                 asked.readings.append((image, reading))

@@ -10,9 +10,10 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ..core.answer_words import bare_reply
 from ..core.errors import ModelError, PromptTooLongError
 from ..core.images import Picture
-from ..core.question_kind import joins, question_kind
+from ..core.question_kind import QuestionKind, joins, question_kind
 from ..core.trace import Evidence, ImageRef
 
 Numbered = Sequence[tuple[ImageRef, Picture]]
@@ -26,6 +27,22 @@ class Reading:
 
     text: str
     evidence: tuple[Evidence, ...]
+    unread: bool = False
+    """Whether a yes or no was asked for, and the text is a reply that plainly says neither."""
+
+
+def read_reply(reply: str, kind: QuestionKind, chances: Sequence[tuple[str, float]] = ()) -> tuple[str, bool]:
+    """Returns the answer in a reply, in the words of its kind, and whether it is unread.
+
+    Args:
+        reply: what a model said.
+        kind: what it was asked for.
+        chances: probabilities of "yes" and "no", where there are some: they decide where the words do not.
+    """
+    answer = kind.read(reply)
+    if answer is None and chances:
+        answer = max(chances, key=lambda pair: pair[1])[0]
+    return (bare_reply(reply).lower(), True) if answer is None else (answer, False)
 
 
 def context_of(model: Any) -> int | None:
@@ -76,7 +93,7 @@ async def read_in_parts(
 
 
 def _joined(texts: Sequence[str], question: str, how: str) -> str:
-    kind = question_kind(question)
+    kind = question_kind(question, statements=True)
     said = [kind.fitted(text) for text in texts]
     for place, text in enumerate(said, 1):
         if not text or kind.misfit(text):

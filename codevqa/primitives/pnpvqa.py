@@ -25,10 +25,9 @@ from ..core.wording import Wording, bare, put
 from ..models.base import CaptionRequest, GenerationRequest, Map, MatchRequest, Message, chats, prompt_text
 from ..models.retrieval import ExampleIndex, Retriever
 from ..prompts import KnowledgeExample, PromptSet, ReadingExample
-from .parts import Numbered, Reading, context_of, read_in_parts
+from .parts import Numbered, Reading, context_of, read_in_parts, read_reply
 from .patches import Patches
 from .reading import (
-    answer_in,
     render_knowledge,
     render_knowledge_chat,
     render_reading,
@@ -118,7 +117,7 @@ class PnPVQA:
                 name=self._services.reader.name,
                 parts=parts,
             )
-        kind = question_kind(question)
+        kind = question_kind(question, statements=self._prompts[task].statements)
         alone = witness and form == "image"
         look: Evidence | None = None
         if alone and self._settings.stated and kind.kind == "number":
@@ -126,7 +125,7 @@ class PnPVQA:
             number = stated_number(question, look.captions[0])
             if number:
                 return Reading(number, (replace(look, kind="stated"),))
-        asked = described(question) if alone else Descriptions()
+        asked = described(question, statements=self._prompts[task].statements) if alone else Descriptions()
         seen = await self.matched(pictures[0], asked)
         if seen is not None and seen.text:
             return seen
@@ -134,11 +133,15 @@ class PnPVQA:
         prompt = await self._prompt(question, look.captions, form, task, about)
         text = await self._read(prompt, self._settings.max_tokens)
         read = replace(look, prompt=prompt_text(prompt), completion=text)
-        answer = answer_in(text, kind) if self._settings.fit else text.strip().lower()
+        answer, unread = (
+            read_reply(text, kind) if self._settings.fit and text.strip() else (text.strip().lower(), False)
+        )
+        if unread and seen is not None and (likelier := asked.verdict(seen.evidence[0].scores, 0.5)):
+            answer, unread = likelier, False
         if self._settings.fit and seen is not None and asked.choices and answer not in asked.choices:
             scores = seen.evidence[0].scores
             answer = max(zip(scores, asked.choices, strict=True))[1]  # unsure, but one of those that were named
-        return Reading(answer, (read,) if seen is None else (*seen.evidence, read))
+        return Reading(answer, (read,) if seen is None else (*seen.evidence, read), unread)
 
     async def matched(
         self, picture: tuple[ImageRef, Picture], asked: Descriptions, *, maps: bool = True
@@ -179,8 +182,11 @@ class PnPVQA:
         # Ten tokens, and asked once, as the paper's release does: nothing was sampled that could come out otherwise.
         request = GenerationRequest(prompt, 10, ("\n",))
         text = (await self._services.read(request)).text
-        answer = answer_in(text, question_kind(question)) if self._settings.fit else text.strip().lower()
-        return Reading(answer, (Evidence("knowledge", (), question, prompt=prompt_text(prompt), completion=text),))
+        read = Evidence("knowledge", (), question, prompt=prompt_text(prompt), completion=text)
+        if not (self._settings.fit and text.strip()):
+            return Reading(text.strip().lower(), (read,))
+        answer, unread = read_reply(text, question_kind(question))
+        return Reading(answer, (read,), unread)
 
     def looked_for(self, question: str, task: Form, *, part: bool = False) -> str:
         """Returns a question as image-text matching sees it: the user's, or a program's, which is a ``part`` of it."""
@@ -224,7 +230,7 @@ class PnPVQA:
         nearest_to = whole if self._settings.selection == "question" else asked
         examples = await self._reading_examples(nearest_to, form, prompts)
         if self._chat:
-            return render_reading_chat(examples, captions, asked, form, prompts.image_labels)
+            return render_reading_chat(examples, captions, asked, form, prompts.image_labels, prompts.statements)
         return render_reading(examples, captions, asked, form, prompts.image_labels, self._wording(task))
 
     async def _describe(
@@ -283,8 +289,8 @@ class PnPVQA:
         pool = self._pool(prompts, form)
         shots = prompts.reading_shots if self._settings.shots is None else self._settings.shots
         if self._settings.selection == "kind":
-            wanted = question_kind(question).kind
-            like = [example for example in pool if question_kind(example.question).kind == wanted]
+            wanted = question_kind(question, statements=prompts.statements).kind
+            like = [one for one in pool if question_kind(one.question, statements=prompts.statements).kind == wanted]
             # The last: banks begin with what suits any question, and grow by what one kind was in want of.
             return (like or pool)[-shots:] if shots else []
         if self._retriever is None or self._settings.selection == "fixed" or len(pool) <= shots or shots == 0:

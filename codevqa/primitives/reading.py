@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Sequence
 
-from ..core.question_kind import QuestionKind, question_kind
+from ..core.question_kind import question_kind
 from ..core.text import one_line, sentence_case
 from ..core.trace import Form
 from ..core.wording import Wording
@@ -93,13 +93,16 @@ def render_reading_chat(
     question: str,
     form: Form,
     labels: Sequence[str] | None = None,
+    statements: bool = False,
 ) -> tuple[Message, ...]:
     """Returns the same as turns, each example's answer a turn of the assistant's."""
     turns = [Message("system", CHAT_INSTRUCTION.format(pictures=_PICTURES[form]))]
     for example in examples:
-        turns.append(Message("user", _turn(example.by_image, example.question, example.form, tuple(labels or ()))))
+        turns.append(
+            Message("user", _turn(example.by_image, example.question, example.form, tuple(labels or ()), statements))
+        )
         turns.append(Message("assistant", example.answer))
-    asked = _turn(tuple(map(tuple, captions)), question, form, tuple(labels or ()))
+    asked = _turn(tuple(map(tuple, captions)), question, form, tuple(labels or ()), statements)
     return (*turns, Message("user", asked))
 
 
@@ -118,15 +121,6 @@ def render_knowledge_chat(examples: Sequence[KnowledgeExample], question: str) -
     return (*turns, Message("user", f"{question}{_WANTED[question_kind(question).kind]}"))
 
 
-def answer_in(reply: str, kind: QuestionKind) -> str:
-    """Returns the answer in a reader's reply, in the words of its kind and in lower case.
-
-    A reader that talks says "No, there is no cup." where one word was wanted.
-    """
-    text = reply.strip().split("\n")[0].strip().lower()
-    return kind.fitted(text.strip(" \"'").removesuffix(".")).lower()
-
-
 @functools.lru_cache(maxsize=1024)
 def _example_block(example: ReadingExample, labels: tuple[str, ...], wording: Wording) -> str:
     sentence, asked = _sentence, sentence_case(example.question, spaces=True)
@@ -138,8 +132,10 @@ def _example_block(example: ReadingExample, labels: tuple[str, ...], wording: Wo
 
 
 @functools.lru_cache(maxsize=1024)
-def _turn(captions: tuple[tuple[str, ...], ...], question: str, form: Form, labels: tuple[str, ...]) -> str:
-    kind = question_kind(question)
+def _turn(
+    captions: tuple[tuple[str, ...], ...], question: str, form: Form, labels: tuple[str, ...], statements: bool
+) -> str:
+    kind = question_kind(question, statements=statements)
     wanted = f" Answer {' or '.join(kind.choices)}." if kind.choices else _WANTED[kind.kind]
     if form == "image":
         shown = "\n".join(["Captions:", *(f"- {caption}" for caption in captions[0])])

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 
-from ..core.question_kind import is_statement, number_in, question_kind
+from ..core.answer_words import number_in
+from ..core.question_kind import question_kind
 from ..core.selection import chance_of_yes
 from ..core.trace import Evidence
 from ..prompts import Example
@@ -82,17 +83,19 @@ async def sort_by(context: CallContext, images: list[Image], question: str) -> l
     if not question.strip():
         raise ValueError("sort_by() needs a question or a phrase, not an empty string")
     kind = question_kind(question).kind
-    if kind != "number" and (kind != "yes_no" or is_statement(question)) and context.services.compares:
+    if kind not in ("number", "yes_no") and context.services.compares:
         put, found, unread = await alike(context, images, phrase_of(question))
         asked = Asked(unread=unread)
     else:
         put = question if kind == "number" else as_question(question)
         asked = await ask_each(context, images, put)
         by_number = kind == "number"
-        found = [
-            (image, float(number_in(one.text) or 0) if by_number else chance_of_yes(one.text, one.evidence))
-            for image, one in asked.readings
-        ]
+        if by_number:
+            numbers = [(image, number_in(one.text)) for image, one in asked.readings]
+            asked.unread += [image for image, number in numbers if number is None]
+            found = [(image, float(number)) for image, number in numbers if number is not None]
+        else:
+            found = [(image, chance_of_yes(one.text, one.evidence)) for image, one in asked.readings]
     found.sort(key=lambda pair: -pair[1])
     refs, best = tuple(image.ref for image, _ in found), tuple(score for _, score in found)
     context.record(Evidence("sorted", refs, put, scores=best))

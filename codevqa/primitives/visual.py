@@ -14,6 +14,7 @@ from .context import CallContext
 from .detection import DETECTION, boxes_of, centre, on_grid
 from .judging import closest
 from .kinds import Image
+from .parts import Reading
 from .sets import SETS
 from .signature import GRID, PrimitiveSet, primitive
 
@@ -43,7 +44,8 @@ async def query(context: CallContext, img: Annotated[Image | list[Image], Image]
 
     Few-shot Plug-and-Play VQA: BLIP image-text matching with GradCAM says where the question looks, captions are
     sampled from there, and the language model reads them and answers. Where there is a vision-language model, that
-    answers. Lower case, and empty where the model gives no answer. A list of images is asked about as one set.
+    answers. Lower case, and empty where the model gives no answer. A list of images is asked about as one set. Where a
+    yes or no is asked for and the model says neither, the call fails.
     """
     if not question.strip():
         raise ValueError("query() needs a question, not an empty string")
@@ -60,7 +62,7 @@ async def query(context: CallContext, img: Annotated[Image | list[Image], Image]
         witness=True,
     )
     context.evidence.extend(reading.evidence)
-    return reading.text
+    return _read(reading, "query")
 
 
 @primitive(ahead=True)
@@ -103,10 +105,10 @@ async def find_matching_image(context: CallContext, images: list[Image], phrase:
     The image with the highest BLIP image-text contrastive (ITC) score for "a picture of " and the phrase. Of a large
     set, where image-text matching answers in place of reading (``sets.witness``), it picks among the 20 highest.
     """
-    if not phrase.strip():
-        raise ValueError("find_matching_image() needs a phrase, not an empty string")
     if not images:
         raise ValueError("find_matching_image() needs at least one image")
+    if not phrase.strip():
+        raise ValueError("find_matching_image() needs a phrase, not an empty string")
     text = f"a picture of {phrase}"
     scores = await context.services.similarity.many([SimilarityRequest(image.picture, text) for image in images])
     context.record(Evidence(kind="itc", images=tuple(image.ref for image in images), text=text, scores=tuple(scores)))
@@ -137,7 +139,7 @@ async def knowledge_query(context: CallContext, question: str) -> str:
         raise ValueError("knowledge_query() needs a question, not an empty string")
     reading = await context.pnpvqa.recall(question, context.knowledge)
     context.evidence.extend(reading.evidence)
-    return reading.text
+    return _read(reading, "knowledge_query")
 
 
 VISUAL = PrimitiveSet([open_image, open_images, query, get_pos, find_matching_image])
@@ -199,6 +201,17 @@ def peak(match: Match, at: Literal["centre", "corner"] = "centre") -> tuple[floa
     row, column = divmod(int(np.argmax(match.relevance)), columns)
     inside = 0.5 if at == "centre" else 0.0
     return (column + inside) * GRID / columns, GRID - (row + inside) * GRID / rows
+
+
+def _read(reading: Reading, name: str) -> str:
+    """Returns the answer of a reading.
+
+    Raises:
+        ValueError: the model says neither yes nor no: a program would take anything but "yes" for no.
+    """
+    if reading.unread:
+        raise ValueError(f"{name}() asked for yes or no, and the model said neither: {reading.text[:100]!r}")
+    return reading.text
 
 
 def _number(path: str, word: str) -> int:

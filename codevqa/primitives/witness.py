@@ -16,7 +16,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from ..core.question_kind import is_statement, number_in, question_kind
+from ..core.answer_words import number_in
+from ..core.question_kind import begins_as_question, question_kind
 from ..core.selection import logistic
 
 COUNTS = ("two", "three", "four", "five", "six", "seven")
@@ -128,7 +129,7 @@ class Descriptions:
         return "" if count == 0 and self.placed else str(count)
 
 
-def described(question: str) -> Descriptions:
+def described(question: str, *, statements: bool = False) -> Descriptions:
     """Returns what to match with a picture in place of a question about it.
 
     >>> described("Is there a red cup in the picture?").texts, described("Is the girl wearing a coat?").texts
@@ -141,7 +142,7 @@ def described(question: str) -> Descriptions:
     ((), ())
     """
     text = _TAIL.sub("", " ".join(question.split()).rstrip(" ?.!"))
-    kind = question_kind(question)
+    kind = question_kind(question, statements=statements)
     if kind.kind == "yes_no":
         bare = _LINK.sub(r"\1", _LEAD.sub("", text, count=1))
         return Descriptions() if _CONJUGATED.match(bare) else _judged(bare)
@@ -165,10 +166,10 @@ def as_question(text: str) -> str:
         ValueError: it is a question that no yes or no answers.
     """
     words = " ".join(text.split())
-    if question_kind(words).kind != "yes_no":
-        raise ValueError(f"this needs a yes/no question or a description, not {text[:80]!r}")
-    if not is_statement(words):
+    if question_kind(words).kind == "yes_no":
         return words
+    if begins_as_question(words):
+        raise ValueError(f"this needs a yes/no question or a description, not {text[:80]!r}")
     said = re.match(r"there (is|are|was|were) ", words, re.IGNORECASE)
     if said:
         return f"{said.group(1).capitalize()} there {words[said.end() :].rstrip(' .!')}?"

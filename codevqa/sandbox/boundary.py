@@ -48,6 +48,7 @@ class Handles:
 
     def __init__(self) -> None:
         self._by_id: dict[int, _Handle] = {}
+        self._numbers: dict[Image, int] = {}
 
     def enter(self, value: object, depth: int = 0) -> object:
         """Returns a host value as the program receives it.
@@ -64,7 +65,7 @@ class Handles:
             handle = self._by_id.get(id(value))
             if handle is None:
                 handle = _Handle(value, class_type=IMAGE_TYPE if kind is Image else None)
-                handle.serial = len(self._by_id) + 1
+                handle.serial = self._numbers.setdefault(value, len(self._numbers) + 1)  # equal images are equal
                 self._by_id[id(value)] = handle
             return handle
         if isinstance(value, list):

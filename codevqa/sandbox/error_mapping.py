@@ -15,7 +15,6 @@ _ADVICE = {
     "class inheritance": "Write functions, and raise ValueError for an error of your own.",
     "decorators": "Write plain functions and methods.",
     "yield": "Append to a list and return it.",
-    "the 'del' statement": "Write x.pop(key), or give the name another value.",
     "Wildcard imports": "Import each name that you use.",
     "callable replacement": "Join what re.split returns, or use str.replace.",
     "unhashable type: 'Image'": "Keep each picture's place instead: for i, im in enumerate(images).",

@@ -1,8 +1,8 @@
 """Programs as the interpreter can run them: forms that it lacks become calls of :mod:`.stand_ins`.
 
 The tree of the program is changed and written down again, with the place that each of its parts had, so that errors and
-calls keep their lines. A program without any of the forms is not even parsed. Forms that would cost too much are left,
-and :mod:`.error_mapping` says what to write instead.
+calls keep their lines. A program without any of the forms is not even parsed. Forms that would cost too much are
+refused (:mod:`.refusals`).
 """
 
 from __future__ import annotations
@@ -16,28 +16,52 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import Any
 
-from ..core.program_tree import parse, syntax_tree
+from ..core.errors import ProgramSyntaxError
+from ..core.program_tree import compile_error, parse, syntax_tree
 from ..primitives import PrimitiveSet
-from .stand_ins import MODULES, STAND_INS
+from .refusals import LAZY, is_plain_function, is_singular, is_text, refuse, refuse_forms
+from .stand_ins import STAND_INS
 
 _KINDS = (str, list, dict, set, tuple, frozenset, int, float)
 _METHODS = frozenset(
     name for kind in (*_KINDS, collections.deque) for name in dir(kind) if not name.startswith("_")
 ) | {"findall", "fullmatch", "group", "groups", "match", "most_common", "search"}
 _KIND_NAMES = frozenset(kind.__name__ for kind in _KINDS)
-_LAZY = frozenset(("map", "filter", "zip", "enumerate", "reversed"))
+_SCOPES = ("global ", "nonlocal ", ":=")
+"""Of programs that parse and that Python may yet refuse."""
 _WORDS = (
-    *("def ", "del ", "lambda", "round(", ".sort(", "yield"),
-    *MODULES,
+    *(
+        "def ",
+        "del ",
+        "lambda",
+        "round",
+        ".sort(",
+        "yield",
+        "class ",
+        "global ",
+        "nonlocal ",
+        ":=",
+        "Error(",
+        "Exception(",
+        "__",
+        "import ",
+    ),
+    *(f"{name}(" for name in LAZY - {"enumerate"}),
     *(f"{name}." for name in _KIND_NAMES),
 )
+_EXPRESSIONS = re.compile(
+    r"=[^=\n]*\benumerate\(|[-+|&^]=(?!\s*\d+$)|\*=|"
+    r"enumerate[\s\S]*(?:\.(?:append|insert|extend|pop|remove|clear|sort|reverse)\(|\]\s*=)",
+    re.MULTILINE,
+)
+"""Of changes in place and loops that change what they go through."""
 _KEYS = re.compile(r"(?:set|dict|Counter|fromkeys)\(|\{(?!\w+\})")
+_FORMATTED = re.compile(r"\b[fF][rR]?[\"'].*\b(?:for|is)\b|[\"']{3}|\\")
+_TEXTS = re.compile(r"\"[^\"\n]*\"|'[^'\n]*'|#.*")
+_MARKS = re.compile(r"[()\[\]{}]|\bfor\b|\bis\b(?!\s+(?:not\s+)?(?:None|True|False)\b)")
 _NAMED = re.compile(r"\.\s*(\w+)\b(?!\s*\()")
-_ASSIGNED = re.compile(rf"(?:=|return)\s*(?:(?:{'|'.join(_LAZY)})\(|\()")
 _CALLED_LATER = (ast.Assign, ast.Call, ast.Dict, ast.List, ast.NamedExpr, ast.Return, ast.Tuple, ast.keyword)
 """Where a method that is named is meant, not a call that was forgotten."""
-_KEPT = (ast.AnnAssign, ast.Assign, ast.Lambda, ast.NamedExpr, ast.Return)
-"""Where a one-shot iterator is kept, so that it may be asked twice."""
 
 
 @dataclass(frozen=True)
@@ -78,6 +102,9 @@ def rewrite(source: str, primitives: PrimitiveSet | None = None) -> Rewritten:
         source: the program; one that does not parse stays as it is.
         primitives: what it may call, where it is going to run; nothing for the static check, which needs to see the
             calls of primitives as they are.
+
+    Raises:
+        ProgramSyntaxError: it has a form that would mean something else than in Python.
     """
     # Any dict or set may have pictures as keys, which handles of the interpreter cannot be.
     keyed = primitives is not None and _KEYS.search(source) is not None
@@ -91,13 +118,17 @@ def rewrite(source: str, primitives: PrimitiveSet | None = None) -> Rewritten:
             node.func.id for node in ast.walk(tree) if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
         }
         keyed = keyed and bound.isdisjoint(names & called)  # a variable "count" is no primitive
-        forms = _Forms(tree, bound, names - bound if keyed else frozenset())
+        forms = _Forms(tree, bound, names - bound if keyed else frozenset(), runs=primitives is not None)
+        refuse_forms(tree, forms.parents, bound)
+        wrong = compile_error(tree) if any(word in source for word in _SCOPES) else None
+        if wrong is not None:
+            raise ProgramSyntaxError(f"{wrong.msg}.", line=wrong.lineno)
         tree = ast.fix_missing_locations(forms.visit(tree))
         needs = (*sorted(forms.needs), *(("pictures",) if keyed else ()))
         if not forms.changed:
             return Rewritten(source, needs)
         text = ast.unparse(tree)
-        return Rewritten(text, needs, tuple(sorted(_places(syntax_tree(text), tree))))
+        return Rewritten(text, needs, tuple(sorted(part_places(syntax_tree(text), tree))))
     except (RecursionError, SyntaxError, ValueError):  # too deep, or a number with too many digits
         return Rewritten(source)
 
@@ -107,11 +138,29 @@ def _has_forms(source: str) -> bool:
     return (
         any(word in source for word in _WORDS)
         or not _METHODS.isdisjoint(_NAMED.findall(source))
-        or _ASSIGNED.search(source) is not None
+        or _EXPRESSIONS.search(source) is not None
+        or _has_marks(source)
     )
 
 
-def _places(new: ast.AST, old: ast.AST) -> Iterator[tuple[int, int, int]]:
+def _has_marks(source: str) -> bool:
+    """Whether a text may have ``is``, or a generator expression: a ``for`` right within round brackets."""
+    if _FORMATTED.search(source):
+        return True
+    within: list[str] = []
+    for mark in _MARKS.findall(_TEXTS.sub("", source)):
+        if mark.startswith("is"):
+            return True
+        if mark in ")]}":
+            within[-1:] = []
+        elif mark != "for":
+            within.append(mark)
+        elif within[-1:] == ["("]:
+            return True
+    return False
+
+
+def part_places(new: ast.AST, old: ast.AST) -> Iterator[tuple[int, int, int]]:
     """Yields where each part of a program stands, and the line that it had."""
     waiting = [(new, old)]
     for one, was in waiting:
@@ -136,44 +185,146 @@ def bound_names(tree: ast.AST) -> Iterator[str]:
 class _Forms(ast.NodeTransformer):
     """Replaces the forms of one program."""
 
-    def __init__(self, tree: ast.AST, bound: set[str], primitives: frozenset[str]) -> None:
+    def __init__(self, tree: ast.AST, bound: set[str], primitives: frozenset[str], *, runs: bool) -> None:
         self.needs: set[str] = set()
         self.changed = False
+        self.parents = {child: node for node in ast.walk(tree) for child in ast.iter_child_nodes(node)}
         self._bound = bound
         self._primitives = primitives
-        self._parents = {child: node for node in ast.walk(tree) for child in ast.iter_child_nodes(node)}
-        self._functions = {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)}
-        self._yields: set[ast.AST] = set()
+        self._runs = runs
+        self._searches = 0
+        self._before: list[ast.stmt] = []
+        """What the statement at hand needs before it."""
 
     def visit(self, node: ast.AST) -> Any:
         """Returns what takes the place of a node."""
-        kept = self._is_kept(node, self._parents.get(node))
+        if isinstance(node, ast.stmt):
+            outer, self._before = self._before, []
         new = super().visit(node)
-        if kept:
-            new = ast.ListComp(node.elt, node.generators) if isinstance(node, ast.GeneratorExp) else new
-            new = _call("iter", new)
+        if isinstance(node, ast.stmt):
+            new = [*self._before, *(new if isinstance(new, list) else [new])] if self._before else new
+            self._before = outer
         if new is not node:
             self.changed = True
             for one in new if isinstance(new, list) else [new]:
-                ast.copy_location(one, node)
+                ast.copy_location(one, node) if not hasattr(one, "lineno") else None
         return new
 
-    def visit_Import(self, node: ast.Import) -> Any:
-        """Gives modules that the interpreter lacks their stand-ins."""
-        return self._import(node, {one: f"vqa_{one.name}" for one in node.names if one.name in MODULES})
-
     def visit_ImportFrom(self, node: ast.ImportFrom) -> Any:
-        """Does the same for what is in them."""
-        there = MODULES.get(node.module or "", "").split()
-        return self._import(node, {one: f"vqa_{node.module}.{one.name}" for one in node.names if one.name in there})
+        """Leaves out imports that say how Python is to be read."""
+        return ast.Pass() if node.module == "__future__" else node
 
-    def _import(self, node: ast.Import | ast.ImportFrom, found: dict[ast.alias, str]) -> Any:
-        if not found:
+    def visit_Compare(self, node: ast.Compare) -> Any:
+        """Has ``is`` know a picture again."""
+        self.generic_visit(node)
+        sides = [node.left, *node.comparators]
+        if not self._runs or not isinstance(node.ops[0], ast.Is | ast.IsNot) or any(map(is_singular, sides)):
             return node
-        self.needs.update(stand_in.removeprefix("vqa_").partition(".")[0] for stand_in in found.values())
-        said = [f"{one.asname or one.name} = {stand_in}" for one, stand_in in found.items()]
-        node.names = [one for one in node.names if one not in found]
-        return [*([node] if node.names else []), *_written("\n".join(said), node)]
+        self.needs.add("is")
+        same = _call("vqa_is", *sides)
+        return same if isinstance(node.ops[0], ast.Is) else ast.UnaryOp(ast.Not(), same)
+
+    def visit_AugAssign(self, node: ast.AugAssign) -> Any:
+        """Changes sets and lists in place, and lists by whatever can be gone through."""
+        self.generic_visit(node)
+        signs = (ast.Add, ast.Mult, ast.BitOr, ast.BitAnd, ast.BitXor, ast.Sub)
+        if (
+            not self._runs
+            or not isinstance(node.op, signs)
+            or (_is_plain(node.value) and not isinstance(node.op, ast.Mult))
+        ):
+            return node
+        if any(isinstance(part, ast.Call) for part in ast.walk(node.target)):
+            return node
+        self.needs.add("in_place")
+        now = ast.parse(ast.unparse(node.target), mode="eval").body
+        if isinstance(node.op, ast.Add):
+            node.value = _call("vqa_added", now, node.value)
+            self.changed = True
+            return node
+        return ast.Assign([node.target], _call("vqa_in_place", now, ast.BinOp(now, node.op, node.value)))
+
+    def _searched(self, node: ast.Call, name: str, found: ast.expr) -> Any:
+        """Has a search through a generator expression end where it hits, as a function of its own."""
+        self.generic_visit(found)
+        node.args[1:] = [self.visit(one) for one in node.args[1:]]
+        if isinstance(found, ast.Call):  # map or filter
+            function, items = found.args
+            item = ast.Name("vqa_item", ast.Load())
+            kept = item if is_singular(function) else ast.Call(function, [item], [])
+            mapped = isinstance(found.func, ast.Name) and found.func.id == "map"
+            part = ast.comprehension(ast.Name("vqa_item", ast.Store()), items, [] if mapped else [kept], 0)
+            found = ast.copy_location(ast.GeneratorExp(kept if mapped else item, [part]), found)
+        assert isinstance(found, ast.GeneratorExp)
+        value = found.elt
+        self._searches += 1
+        search = f"vqa_search{self._searches}"
+        ends: dict[str, tuple[list[ast.stmt], str]] = {
+            "any": ([ast.If(value, _written("return True", node), [])], "return False"),
+            "all": ([ast.If(value, _written("pass", node), _written("return False", node))], "return True"),
+            "next": ([ast.Return(ast.List([value], ast.Load()))], "return []"),
+            "sum": (
+                [
+                    ast.Assign([ast.Name("vqa_value", ast.Store())], value),
+                    *_written("0 + vqa_value\nvqa_values.append(vqa_value)", node),
+                ],
+                "return vqa_values",
+            ),
+        }
+        body, end = ends[name]
+        items = found.generators[0].iter
+        found.generators[0].iter = ast.Name("vqa_items", ast.Load())
+        for part in reversed(found.generators):
+            for test in reversed(part.ifs):
+                body = [ast.If(test, body, [])]
+            body = [ast.For(part.target, part.iter, body, [])]
+        outer, scope = self._around(node)
+        own = {part.id for each in found.generators for part in ast.walk(each.target) if isinstance(part, ast.Name)}
+        passed = sorted(outer - own)
+        walrus = sorted({part.target.id for part in ast.walk(found) if isinstance(part, ast.NamedExpr)})
+        text = f"def {search}({', '.join(['vqa_items', *passed])}):\n vqa_values = []\n {end}"
+        if walrus:
+            inside = list(ast.walk(scope))
+            globals_ = {name for part in inside if isinstance(part, ast.Global) for name in part.names}
+            others = {name for part in inside if isinstance(part, ast.Nonlocal) for name in part.names}
+            shared = isinstance(scope, ast.FunctionDef) and not globals_.issuperset(walrus)
+            if isinstance(scope, ast.Lambda | ast.ClassDef) or (shared and not globals_.isdisjoint(walrus)):
+                raise refuse(node, "':=' here", "Write a function with a for loop.")
+            text = text.replace("\n", f"\n {'nonlocal' if shared else 'global'} {', '.join(walrus)}\n", 1)
+            if shared and not others.issuperset(walrus):
+                text = f"if False:\n {' = '.join(walrus)} = None\n{text}"
+        lines = _written(text, node)
+        made = lines[-1]
+        assert isinstance(made, ast.FunctionDef)
+        made.body[-1:-1] = body
+        self._before += lines
+        given = [items, *(ast.Name(one, ast.Load()) for one in passed)]
+        if name == "next":
+            self.needs.add("first")
+            return _call("vqa_first", ast.Name(search, ast.Load()), ast.Tuple(given, ast.Load()), *node.args[1:])
+        call = _call(search, *given)
+        return call if name != "sum" else _call("sum", call)
+
+    def _around(self, node: ast.AST) -> tuple[set[str], ast.AST]:
+        """Returns the names that comprehensions and lambdas around an expression bind, and the scope it is in."""
+        names: set[str] = set()
+        scope: ast.AST | None = None
+        child: ast.AST = node
+        while True:
+            parent = self.parents[child]
+            match parent:
+                case ast.Lambda():
+                    names |= {one.arg for one in ast.walk(parent.args) if isinstance(one, ast.arg)}
+                    scope = scope or parent
+                case ast.ListComp() | ast.SetComp() | ast.DictComp() | ast.GeneratorExp():
+                    parts = parent.generators
+                    if isinstance(child, ast.comprehension):
+                        parts = parts[: parts.index(child) + (node not in ast.walk(child.iter))]
+                    for part in parts:
+                        names |= {one.id for one in ast.walk(part.target) if isinstance(one, ast.Name)}
+                case ast.FunctionDef() | ast.ClassDef() | ast.Module():
+                    return names, scope or parent
+            child = parent
 
     def visit_Delete(self, node: ast.Delete) -> Any:
         """Deletes by calls; a name as ``except`` does."""
@@ -183,37 +334,18 @@ class _Forms(ast.NodeTransformer):
                 case ast.Subscript(whole, place):
                     if isinstance(place, ast.Slice):
                         ends = (place.lower, place.upper, place.step)
-                        place = _call("slice", *(end or ast.Constant(None) for end in ends))
+                        place = _call("vqa_slice", *(end or ast.Constant(None) for end in ends))
                     self.needs.add("del")
                     said.append(ast.Expr(_call("vqa_del", self.visit(whole), self.visit(place))))
                 case ast.Name(name):
                     said += _written(f"try:\n {name}\n raise ValueError\nexcept ValueError as {name}:\n pass", node)
                 case _:
-                    return node
+                    raise refuse(node, "'del' of an attribute", "Write x.pop(key), or give the name another value.")
         return said
-
-    def visit_FunctionDef(self, node: ast.FunctionDef) -> Any:
-        """Has a generator run to its end at once; one whose ``yield`` has a value is left."""
-        found = [one for one in _own(node) if isinstance(one, ast.Yield | ast.YieldFrom)]
-        alone = all(isinstance(self._parents[one], ast.Expr) for one in found)
-        if found and alone and not isinstance(self._parents[node], ast.ClassDef):
-            self.needs.add("generator")
-            self._yields.update(found)
-            node.decorator_list.append(ast.Name("vqa_generator", ast.Load()))
-            self.changed = True
-        return self.generic_visit(node)
-
-    def visit_Yield(self, node: ast.Yield | ast.YieldFrom) -> Any:
-        """Keeps what a generator gives."""
-        self.generic_visit(node)
-        name = "vqa_yields" if isinstance(node, ast.YieldFrom) else "vqa_yield"
-        return _call(name, node.value or ast.Constant(None)) if node in self._yields else node
-
-    visit_YieldFrom = visit_Yield
 
     def visit_Attribute(self, node: ast.Attribute) -> Any:
         """Has methods that are named and called later be functions."""
-        parent = self._parents[node]
+        parent = self.parents[node]
         of_kind = isinstance(node.value, ast.Name) and node.value.id in _KIND_NAMES - self._bound
         self.generic_visit(node)
         if not isinstance(node.ctx, ast.Load) or node.attr not in _METHODS or node.attr == "fromkeys":
@@ -235,6 +367,16 @@ class _Forms(ast.NodeTransformer):
                 self.changed = True
             case ast.Name("round") if "round" not in self._bound and len(node.args) + len(keywords) > 1:
                 self.needs.add("round")
+            case ast.Name("any" | "all" | "next" | "sum" as name) if (
+                self._runs and name not in self._bound and node.args and self._is_search(name, node)
+            ):
+                return self._searched(node, name, node.args[0])
+            case ast.Name(name) if name.endswith(("Error", "Exception")) and name not in self._bound:
+                self.generic_visit(node)
+                if node.args and not is_text(node.args[0]):
+                    node.args[0] = _call("str", node.args[0])
+                    self.changed = True
+                return node
             case ast.Name(name) if name in self._primitives:
                 self.generic_visit(node)
                 node.args = list(map(_out, node.args))
@@ -243,36 +385,38 @@ class _Forms(ast.NodeTransformer):
                 return _call("vqa_in", node)
         return self.generic_visit(node)
 
+    def _is_search(self, name: str, node: ast.Call) -> bool:
+        match node.args[0]:
+            case ast.GeneratorExp(value):
+                return name != "sum" or (len(node.args) == 1 and not _is_plain(value))
+            case ast.Call(ast.Name("map" | "filter"), [function, _]):
+                return name != "sum" and not is_plain_function(function, self._bound)
+        return False
+
     def visit_Name(self, node: ast.Name) -> Any:
         """Has a primitive that is not called here take such pictures too."""
-        if node.id in self._primitives and not _is_called(node, self._parents[node]):
+        if node.id == "round" and "round" not in self._bound and not _is_called(node, self.parents[node]):
+            self.needs.add("round")
+        if node.id in self._primitives and not _is_called(node, self.parents[node]):
             (function,) = _written(f"lambda *a, **k: vqa_in({node.id}(*vqa_out(a), **vqa_out(k)))", node)
             return function.value if isinstance(function, ast.Expr) else node
         return node
 
-    def _is_kept(self, node: ast.AST, parent: ast.AST | None) -> bool:
-        """Whether something gives its values once only, and may be asked twice."""
-        match node:
-            case ast.GeneratorExp():
-                pass
-            case ast.Call(ast.Name(name)) if name in _LAZY - self._bound:
-                pass
-            case _:
-                return False
-        if "iter" in self._bound:
-            return False
-        match parent:
-            case ast.Call(ast.Name(name)):
-                return name in self._functions and parent.func is not node
-            case ast.Assign(targets=[ast.Name("answer")]):
-                return False  # lists do as well
-            case ast.Assign(targets=targets):
-                return all(isinstance(target, ast.Name) for target in targets)
-        return isinstance(parent, _KEPT)
-
 
 def _is_called(node: ast.AST, parent: ast.AST) -> bool:
     return isinstance(parent, ast.Call) and parent.func is node
+
+
+def _is_plain(node: ast.expr) -> bool:
+    """Whether an expression is sure to be a number, a text or a list."""
+    match node:
+        case ast.Constant() | ast.JoinedStr() | ast.Compare() | ast.List() | ast.ListComp():
+            return True
+        case ast.Call(ast.Name("abs" | "float" | "int" | "len" | "round" | "str" | "sum")):
+            return True
+        case ast.IfExp(_, one, other):
+            return _is_plain(one) and _is_plain(other)
+    return False
 
 
 def _call(name: str, *args: ast.expr) -> ast.Call:
@@ -292,12 +436,3 @@ def _written(text: str, node: ast.AST) -> list[ast.stmt]:
     for part in chain.from_iterable(map(ast.walk, found)):
         ast.copy_location(part, node)
     return found
-
-
-def _own(function: ast.FunctionDef) -> Iterator[ast.AST]:
-    """Yields what is in a function and in none within it."""
-    waiting: list[ast.AST] = [*function.body]
-    for node in waiting:
-        yield node
-        if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | ast.ClassDef):
-            waiting += ast.iter_child_nodes(node)

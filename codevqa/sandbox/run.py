@@ -240,12 +240,10 @@ class Run:
         self._program = program = rewrite(self._source, self._primitives)
         self._encoded = program.source.encode()
         inputs = given(self._handles, images, self._primitives)
-        if program.keyed:
-            entered = "".join(f"{name} = vqa_in({name})\n" for name in inputs if name not in self._primitives)
-            self._session.feed_run(f"{PRELUDE}{program.before}{entered}", inputs=inputs)
-            return self._session.feed_start(program.source, print_callback=self._printed)
-        self._session.feed_run(PRELUDE + program.before)
-        return self._session.feed_start(program.source, inputs=inputs, print_callback=self._printed)
+        entered = [name for name in inputs if program.keyed and name not in self._primitives]
+        before = "".join(f"{name} = vqa_in({name})\n" for name in entered)
+        self._session.feed_run(f"{PRELUDE}{program.before}{before}", inputs=inputs)
+        return self._session.feed_start(program.source, print_callback=self._printed)
 
     def _give_back(self) -> None:
         with self._turn:

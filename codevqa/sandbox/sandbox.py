@@ -32,7 +32,7 @@ from .many_runs import Ask, ManyRuns
 from .program_shape import shape
 from .rewrite import rewrite
 from .run import Host, Outcome, Run, gone, nonsense
-from .static_check import CHECKED_AS, declared, finding
+from .static_check import CHECKED_AS, declared, finding, shown
 from .wall import Wall, open_pool
 
 if TYPE_CHECKING:
@@ -223,11 +223,10 @@ class Sandbox:
             What it left in ``answer`` in each world; None where it failed.
         """
         try:
-            source = self._readable(source)
+            many = ManyRuns(self._readable(source), ask, images, self.primitives, self.limits)
         except ProgramError:
             return [None] * worlds
         workers = await self.pools.get("checkers")
-        many = ManyRuns(source, ask, images, self.primitives, self.limits)
         opening, loop = self._checkout(workers.pool), asyncio.get_running_loop()
         return await loop.run_in_executor(workers.threads, many.outcomes, opening, workers.wall, worlds)
 
@@ -286,7 +285,10 @@ class Sandbox:
 
     def _check_now(self, workers: _Workers, source: str, tries: int = CHECK_TRIES) -> ProgramError | None:
         """Checks a program, in a thread of the checkers."""
-        program = rewrite(source)
+        try:
+            program = shown(rewrite(source))
+        except ProgramSyntaxError as error:
+            return error
         known, before = declared(program.source, self.primitives)
         offset = before.count("\n")
         try:

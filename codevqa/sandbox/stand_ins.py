@@ -3,8 +3,8 @@
 The interpreter can suspend a program at a primitive only when every frame above it is Python. ``sorted(images,
 key=lambda i: query(i, "..."))`` would call the primitive from inside a builtin, so the builtins that take a function
 are written here in Python and call it themselves. They keep the arguments, results and errors of the originals, except
-that ``map`` and ``filter`` return lists, like every generator expression in this interpreter; where a program keeps one
-of these, :mod:`.rewrite` makes an iterator of it, whose values are given once.
+that ``map`` and ``filter`` return lists, like every generator expression in this interpreter. :mod:`.rewrite` refuses a
+program that could tell.
 
 Each piece keeps the builtins it calls as defaults of its parameters, for the program may hide them.
 """
@@ -112,14 +112,57 @@ def __answer__(value, Image, isinstance=isinstance, type=type, len=len, str=str)
 """
 """Run before every program. Defined there, what :data:`READ` calls keeps the builtins that the program may hide."""
 
-MODULES = {
-    "operator": "itemgetter",
-    "statistics": "fmean mean median mode multimode",
-    "string": "ascii_letters ascii_lowercase ascii_uppercase digits punctuation whitespace",
-}
-"""Modules that the interpreter lacks, and what stands in for them has."""
-
 STAND_INS = {
+    "del": """
+vqa_slice = slice
+
+
+def vqa_del(whole, place, isinstance=isinstance, slice=slice, list=list, dict=dict, len=len, range=range, set=set):
+    if isinstance(whole, dict):
+        whole.pop(place)
+        return
+    kept = list(whole)
+    if isinstance(place, slice):
+        gone = set(range(len(kept))[place])
+        kept = [kept[i] for i in range(len(kept)) if i not in gone]
+    elif not -len(kept) <= place < len(kept):
+        raise IndexError("list assignment index out of range")
+    else:
+        kept.pop(place)
+    if isinstance(whole, list):
+        whole[:] = kept
+    else:
+        whole.clear()
+        whole.extend(kept)
+""",
+    "first": """
+def vqa_first(search, args, *default):
+    for item in search(*args):
+        return item
+    if default:
+        return default[0]
+    raise StopIteration
+""",
+    "in_place": """
+def vqa_added(whole, more, isinstance=isinstance, list=list):
+    return list(more) if isinstance(whole, list) and not isinstance(more, list) else more
+
+
+
+def vqa_in_place(whole, new, isinstance=isinstance, set=set, list=list):
+    if isinstance(whole, set) and isinstance(new, set):
+        whole.clear()
+        whole.update(new)
+        return whole
+    if isinstance(whole, list) and isinstance(new, list):
+        whole[:] = new
+        return whole
+    return new
+""",
+    "is": """
+def vqa_is(one, other, Image=Image, isinstance=isinstance):
+    return one == other if isinstance(one, Image) and isinstance(other, Image) else one is other
+""",
     "method": """
 def vqa_method(whole, name, call, hasattr=hasattr, getattr=getattr):
     if hasattr(whole, name):
@@ -146,99 +189,6 @@ def round(number, ndigits=None, __round=round, __float=float, __format=format, _
     if not places or not -1e15 < number < 1e15:
         return __round(number, ndigits)
     return __float(__format(number, "." + f"{ndigits + 0}" + "f"))
-""",
-    "del": """
-def vqa_del(whole, place, isinstance=isinstance, slice=slice, list=list, dict=dict, len=len, range=range, set=set):
-    if isinstance(whole, list):
-        if isinstance(place, slice):
-            gone = set(range(len(whole))[place])
-            whole[:] = [whole[i] for i in range(len(whole)) if i not in gone]
-        elif not -len(whole) <= place < len(whole):
-            raise IndexError("list assignment index out of range")
-        else:
-            whole.pop(place)
-    elif isinstance(whole, dict):
-        whole.pop(place)
-    else:
-        whole.__delitem__(place)
-""",
-    "generator": """
-vqa_made = []
-
-
-def vqa_generator(function, iter=iter):
-    def generator(*args, **rest):
-        vqa_made.append([])
-        try:
-            function(*args, **rest)
-            return iter(vqa_made[-1])
-        finally:
-            vqa_made.pop()
-    return generator
-
-
-def vqa_yield(item, len=len):
-    vqa_made[-1].append(item)
-    if len(vqa_made[-1]) > 50000:
-        raise RuntimeError("a generator runs to its end at once here, and this one never ends: return a list instead")
-
-
-def vqa_yields(items):
-    for item in items:
-        vqa_yield(item)
-""",
-    "operator": """
-class vqa_operator:
-    def itemgetter(*places, len=len, tuple=tuple):
-        if len(places) == 1:
-            return lambda whole: whole[places[0]]
-        return lambda whole: tuple([whole[place] for place in places])
-""",
-    "statistics": """
-from math import fsum as vqa_fsum
-
-
-def vqa_data(data, what, list=list, len=len):
-    data = list(data)
-    if len(data) == 0:
-        raise ValueError(what)
-    return data
-
-
-class vqa_statistics:
-    def mean(data, sum=sum, len=len, all=all, isinstance=isinstance, int=int):
-        data = vqa_data(data, "mean requires at least one data point")
-        if all([isinstance(value, int) for value in data]) and sum(data) % len(data) == 0:
-            return sum(data) // len(data)
-        return vqa_fsum(data) / len(data)
-
-    def fmean(data, len=len):
-        data = vqa_data(data, "fmean requires at least one data point")
-        return vqa_fsum(data) / len(data)
-
-    def median(data, sorted=sorted, len=len):
-        data = sorted(vqa_data(data, "no median for empty data"))
-        half = len(data) // 2
-        return data[half] if len(data) % 2 else (data[half - 1] + data[half]) / 2
-
-    def mode(data):
-        return vqa_statistics.multimode(vqa_data(data, "no mode for empty data"))[0]
-
-    def multimode(data, list=list, max=max):
-        counts = {}
-        for value in data:
-            counts[value] = counts.get(value, 0) + 1
-        most = max(list(counts.values()), default=0)
-        return [value for value, count in counts.items() if count == most]
-""",
-    "string": """
-class vqa_string:
-    ascii_lowercase = "abcdefghijklmnopqrstuvwxyz"
-    ascii_uppercase = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
-    ascii_letters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
-    digits = "0123456789"
-    punctuation = "!\\"#$%&'()*+,-./:;<=>?@[\\\\]^_`{|}~"
-    whitespace = " \\t\\n\\r\\x0b\\x0c"
 """,
     "pictures": """
 vqa_Handle = Image

@@ -1,4 +1,4 @@
-"""The forms of a prompt for programs, and cutting the program out of what a model makes of it.
+"""The forms of a prompt for programs.
 
 The completion prompt is the paper's, to the byte (Subramanian et al., ACL 2023): the preamble, then for each example
 ``# Image j: <Question>``, the line that opens the image, the program; last ``# Image k+1: <Question>``, which the model
@@ -8,20 +8,14 @@ the numbered pictures, which they would copy.
 
 from __future__ import annotations
 
-import ast
 import functools
-import re
 from collections.abc import Collection, Sequence
 
-from ..core.program_tree import parse
 from ..core.question_kind import question_kind
 from ..core.text import sentence_case
 from ..core.trace import Form
 from ..models.base import Message
 from ..prompts import Example
-
-STOP = ("\n# Image",)
-"""A new example header ends the program."""
 
 CHAT_RULES = """\
 Rules:
@@ -77,8 +71,12 @@ def opening_line(form: Form, number: int) -> str:
 
 def header(question: str, form: Form, number: int) -> str:
     """Returns the comment that introduces example ``number``."""
-    kind = "Image Set" if form == "set" else "Image"
-    return f"# {kind} {number}: {sentence_case(question, spaces=True)}"
+    return f"{heading(form, number)} {sentence_case(question, spaces=True)}"
+
+
+def heading(form: Form, number: int) -> str:
+    """Returns how the header of example ``number`` begins."""
+    return f"# {'Image Set' if form == 'set' else 'Image'} {number}:"
 
 
 def render_completion(preamble: str, examples: Sequence[Example], question: str, form: Form) -> str:
@@ -101,6 +99,7 @@ def render_chat(
     form: Form,
     *,
     tell_kind: bool = True,
+    statements: bool = False,
     knowledge: bool = False,
     lacking: Collection[str] = (),
 ) -> tuple[Message, ...]:
@@ -112,6 +111,7 @@ def render_chat(
         question: the question.
         form: whether it is about one picture or a set.
         tell_kind: says after each question what kind of answer it wants.
+        statements: whether a question may be a statement to be judged.
         knowledge: whether programs ask what is seen and what is known apart.
         lacking: names of primitives that programs may not call.
     """
@@ -125,73 +125,18 @@ def render_chat(
     )
     turns = [Message("system", f"{preamble.strip()}\n\n{rules}")]
     for example in examples:
-        turns.append(Message("user", ask_in_chat(example.question, tell_kind)))
+        turns.append(Message("user", ask_in_chat(example.question, tell_kind, statements)))
         turns.append(Message("assistant", f"```python\n{example.program.strip()}\n```"))
-    turns.append(Message("user", ask_in_chat(question, tell_kind)))
+    turns.append(Message("user", ask_in_chat(question, tell_kind, statements)))
     return tuple(turns)
 
 
 @functools.lru_cache(maxsize=1 << 12)
-def ask_in_chat(question: str, tell_kind: bool) -> str:
+def ask_in_chat(question: str, tell_kind: bool, statements: bool = False) -> str:
     """Returns the turn that asks for a program."""
     asked = f"# Question: {sentence_case(question)}"
     if not tell_kind:
         return asked
-    kind = question_kind(question)
+    kind = question_kind(question, statements=statements)
     wanted = " or ".join(f'"{one}"' for one in kind.choices)
     return f"{asked}\n# ({f'answer is {wanted}' if wanted else _WANTED[kind.kind]})"
-
-
-_FENCE = re.compile(r"```(?:python|py)?[ \t]*\n(.*?)(?:\n```|\Z)", re.DOTALL)
-_CONTROL = re.compile(r"<[|｜][\w▁ -]+[|｜]>")
-"""A control token that a server or tokenizer did not take for an end, such as ``<|fim_middle|>``."""
-_OPENING = re.compile(r"\s*(?:img\s*=\s*open_image|images\s*=\s*open_images)\s*\(")
-
-
-def extract_program(completion: str, *, continued: bool = False) -> str:
-    """Cuts the program out of what the model wrote: without code fences, prose around them, or a next header.
-
-    Args:
-        completion: what the model wrote.
-        continued: whether it continued a completion prompt, which ends inside a comment.
-    """
-    text = _CONTROL.split(completion.replace("\r\n", "\n").replace("\r", "\n"))[0]
-    first, _, rest = text.partition("\n")
-    if continued and first.strip() and not _OPENING.match(first):
-        # What comes before the first line end may belong to the comment: a "?" that the question lacks, a clause more.
-        text = rest if not (first[0].isalpha() or first[0] in "_`#") or _OPENING.match(rest) else text
-    fenced = _FENCE.search(text)
-    if fenced:
-        text = fenced.group(1)
-    text = text.strip("\n").split(STOP[0])[0]
-    lines = text.split("\n")
-    # Some models repeat the header they were given before they go on.
-    while lines and (not lines[0].strip() or re.match(r"#\s*(?:Image|Question|\()", lines[0])):
-        lines.pop(0)
-    return "\n".join(line.rstrip() for line in lines).rstrip()
-
-
-def with_answer(source: str) -> str:
-    """Returns a program that never names ``answer`` with its last call's value as the answer; else the same.
-
-    Small language models end a program with the call that makes the answer. Annotators' programs never do, so nothing
-    else can be meant. This is the one mend of a program.
-
-    Args:
-        source: the program; hostile input, which is parsed within bounds.
-
-    >>> print(with_answer('cup = query(img, "Is there a cup?")'))
-    cup = query(img, "Is there a cup?")
-    answer = cup
-    """
-    tree = None if re.search(r"\banswer\b", source) else parse(source)
-    match tree.body[-1:] if tree is not None else []:
-        case [ast.Assign(targets=[ast.Name(name)], value=value)] if any(
-            isinstance(part, ast.Call) for part in ast.walk(value)
-        ):
-            return f"{source}\nanswer = {name}"
-        case [ast.Expr(ast.Call(ast.Name(name))) as last] if name != "print" and last.col_offset == 0:
-            lines = source.split("\n")
-            lines[last.lineno - 1] = f"answer = {lines[last.lineno - 1]}"
-            return "\n".join(lines)
-    return source

@@ -15,9 +15,10 @@ from dataclasses import replace
 from functools import cache
 from typing import Any, TypeVar
 
+from ..core.answer_words import number_in
 from ..core.errors import ProgramError
 from ..core.program_tree import parse, syntax_tree
-from ..core.question_kind import number_in, question_kind
+from ..core.question_kind import question_kind
 from ..core.together import together
 from ..primitives import GRID, Image, PrimitiveSet
 from ..primitives.detection import count, crop
@@ -177,7 +178,7 @@ class Worlds:
 
     def _read(self, about: tuple[Any, ...], text: str, counts: Sequence[int]) -> list[str]:
         """Returns answers of the kind that a text asks for."""
-        kind = question_kind(text)
+        kind = question_kind(text, statements=True)
         if kind.kind == "yes_no":
             return ["yes" if count else "no" for count in counts]
         if kind.kind == "number":

@@ -22,16 +22,16 @@ from ..primitives.sets import SETS
 from ..primitives.signature import Primitive, PrimitiveSet
 from ..primitives.visual import BUILT_IN, KNOWLEDGE, VISUAL
 from ..prompts import Example, PromptSet
+from .mending import with_answer
 from .prompt_forms import (
-    STOP,
     ask_in_chat,
-    extract_program,
     header,
+    heading,
     opening_line,
     render_chat,
     render_completion,
-    with_answer,
 )
+from .replies import extract_program
 from .skeleton import skeleton
 
 _OPENERS = ("open_image", "open_images")
@@ -245,15 +245,17 @@ class Writer:
                 question,
                 form,
                 tell_kind=self.settings.tell_kind,
+                statements=self.prompts_for(form).statements,
                 knowledge=knows,
                 lacking=self._lacking,
             )
             shared = len(turns) - 1 if self.settings.selection == "fixed" else 1
-            return GenerationRequest(turns, self.settings.max_tokens, STOP, shared)
+            return GenerationRequest(turns, self.settings.max_tokens, shared=shared)
         prompt = render_completion(preamble, examples, question, form)
         # With nearest examples only the preamble is common to all questions; fixed ones are common too.
         shared = prompt.rfind("\n# Image") if self.settings.selection == "fixed" else len(preamble.rstrip("\n"))
-        return GenerationRequest(prompt, self.settings.max_tokens, STOP, max(shared, 0))
+        stop = f"\n{heading(form, len(examples) + 2)}"  # the next example's, which no comment of the program's is
+        return GenerationRequest(prompt, self.settings.max_tokens, (stop,), max(shared, 0))
 
     async def prepare(self, question: str, form: Form) -> None:
         """Embeds a question in a thread: its examples are found at once then."""
@@ -319,7 +321,7 @@ class Writer:
         complaint = one_line(f"That program fails: {error}")
         source = unmarked(failed.source)
         question = self._put(failed.question, failed.form)
-        asked = ask_in_chat(question, self.settings.tell_kind)
+        asked = ask_in_chat(question, self.settings.tell_kind, self.prompts_for(failed.form).statements)
         prompt: str | tuple[Message, ...]
         if isinstance(request.prompt, str):
             head = header(question, failed.form, len(ids) + 1)
@@ -368,7 +370,7 @@ class _Telling:
     def __call__(self, text: str) -> None:
         # A fence is one only once its line is whole.
         whole, _, last = text.rpartition("\n")
-        source = extract_program(whole if last.startswith("`") else text, continued=self._continued)
+        source = extract_program(whole if last.startswith("`") else text, continued=self._continued, ended=False)
         tell = self._tell
         if tell is not None and source != self._told:
             self._told = source

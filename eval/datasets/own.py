@@ -69,7 +69,7 @@ def open_own(path: Path, folder: Path | None = None, group_by: Sequence[str] = (
 def _pictures(folder: Path, word: str) -> tuple[PictureFile, ...]:
     """Returns the picture that a line names, or those of the folder that it names."""
     path = folder / word
-    if not os.path.isdir(path):  # noqa: PTH112 - any name may come; "photos.2024" may be a folder
+    if not os.path.isdir(path):  # noqa: PTH112 - any name may come
         return (PictureFile(path),)
     return tuple(PictureFile(one.path, one.member) for one in Collection(path).open())
 

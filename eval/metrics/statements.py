@@ -1,4 +1,4 @@
-"""COVR, NLVR2, NLVR, collections, variants of your own questions: exact match, and more where questions go together.
+"""COVR, NLVR2, NLVR, collections, your own questions: exact match, and more where questions go together.
 
 For NLVR2 and NLVR it is consistency over groups of rows; for collections, by how much counts are wrong, and which
 pictures were selected.
@@ -18,6 +18,7 @@ from ..statistics import mean_of
 from ..task import Example
 from . import text
 from .base import ExactMatch, Figure, Readings
+from .own import own
 
 
 def _plain(found: str) -> str:
@@ -44,6 +45,7 @@ COVR_VARIANTS: Readings = {
     "release": _RELEASE,
 }
 OWN_VARIANTS: Readings = {
+    "": ("exact match (case, articles, marks at the ends aside; numbers by value)", own, own),
     "strict": ("exact match (as written)", str.strip, str.strip),
     "release": _RELEASE,
 }

@@ -25,7 +25,7 @@ from codevqa.core.wording import Wording
 from codevqa.models.base import Completion, GenerationRequest, Message
 from codevqa.models.fakes import FakeCaptioner, ScriptedLM
 from codevqa.prompts import load
-from codevqa.writing.prompt_forms import extract_program
+from codevqa.writing.replies import extract_program
 
 SECONDS = 15
 """A program may compute for one second; the rest is a slow machine's."""

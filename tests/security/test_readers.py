@@ -35,11 +35,12 @@ from codevqa.engine.call_plan import MAX_TEXT, plan_calls
 from codevqa.eval.datasets import open_dataset
 from codevqa.presets.configuration import configure
 from codevqa.primitives.kinds import Image
-from codevqa.primitives.reading import answer_in
 from codevqa.primitives.witness import described
 from codevqa.prompts import load
 from codevqa.sandbox.program_shape import shape
-from codevqa.writing.prompt_forms import ask_in_chat, extract_program, with_answer
+from codevqa.writing.mending import with_answer
+from codevqa.writing.prompt_forms import ask_in_chat
+from codevqa.writing.replies import extract_program
 
 NAMES = ("query", "get_pos", "find_matching_image")
 ASKED = "Is there a red cup or a small dog in the left image?"
@@ -68,7 +69,7 @@ def read_model(data: bytes) -> None:
         shape(source, NAMES)
     kind = question_kind(text)
     for asked in (kind, question_kind(ASKED)):
-        asked.misfit(asked.fitted(answer_in(text, asked)))
+        asked.misfit(asked.fitted(asked.read(text) or ""))
     described(text), ask_in_chat(text, True)
     assert unmarked(one_line(text)) == one_line(text) and "\n" not in caption_line(text)
 

@@ -168,7 +168,7 @@ UNUSABLE = {
     "deep list": "answer = []\nfor _ in range(100_000):\n    answer = [answer]",
     "shared list": "answer = []\nfor _ in range(60):\n    answer = [answer, answer]",
     "own class with a looping repr": "class A:\n    def __repr__(self):\n        while True:\n            pass\nanswer = A()",
-    "own class posing as str": "class str2:\n    __class__ = str\nanswer = str2()",
+    "own class posing as str": "class str2:\n    pass\nanswer = str2()",
     "nested function": "answer = [1, (2, {'a': lambda: 1})]",
     "error": "try:\n    raise KeyError('a')\nexcept KeyError as e:\n    answer = e",
     "set": "answer = {1, 2}",
