@@ -59,9 +59,7 @@ def test_what_parts_cannot_tell_is_refused_before_a_model_runs(pictures: list[PI
         with pytest.raises(PromptTooLongError, match=r"small has no room for 60 pictures at once: about \d+ fit\."):
             vqa.ask(pictures, question, method="pnpvqa")
         # So is the fallback of a program that fails: both are told, the cause of the missing answer first.
-        said = (
-            r"^The fallback failed: small has no room .* Before that, the program failed: ProgramRuntimeError: line"
-        )
+        said = r"^The fallback failed: small has no room .* Before that, the program failed: ProgramRuntimeError: line"
         with pytest.raises(PromptTooLongError, match=said) as caught:
             vqa.ask(pictures, question)
         program = caught.value.__cause__
