@@ -303,3 +303,18 @@ def test_a_file_that_changes_under_an_open_collection_is_not_answered_from_memor
         Image.new("RGB", (24, 24), "blue").save(file)
         with pytest.raises(ImageError, match="changed after its collection was opened"):
             vqa.ask(photos, "Is it red?")
+
+
+def test_a_file_that_was_touched_is_read_once_and_one_that_changed_each_time(
+    tmp_path: Path, open_: Any, loads: list[str]
+) -> None:
+    photos = fill(tmp_path / "photos", 2)
+    touched, changed = open_().open()
+    loads.clear()
+    os.utime(photos / "000.png", (1, 1))
+    (photos / "001.png").write_bytes(picture(9))
+    for _ in range(3):
+        touched.check()
+        with pytest.raises(ImageError, match=r"001\.png changed after"):
+            changed.check()
+    assert loads.count("000.png") == 1

@@ -201,6 +201,8 @@ def test_find_object_where_there_is_a_detector() -> None:
         ("query(img, ' ')", "needs a question"),
         ("get_pos(img, '')", "needs the name of an object"),
         ("find_matching_image([], 'a dog')", "at least one image"),
+        ("find_matching_image(images, '')", r"find_matching_image\(\) needs a phrase, not an empty string"),
+        ("find_matching_image(images, ' \\n')", r"find_matching_image\(\) needs a phrase, not an empty string"),
         ("open_image('Image0.jpg')", "has 2 images"),
         ("open_image('Image1.jpg.exe')", "there is no image 'Image1.jpg.exe'"),
         ("open_images('Image1.jpg')", "use a name like 'ImageSet1.jpg'"),

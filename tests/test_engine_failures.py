@@ -1,15 +1,31 @@
 """What goes wrong in the pipeline: a program is mended once or falls back marked, and every error is typed."""
 
+import asyncio
+import re
 import threading
 import time
+from concurrent.futures import Future
+from typing import Any
 
 import pytest
 from engine_kit import BLUE, GREEN, RED, engine
 
 from codevqa import Answer, Limits, QuerySettings, Question, Settings, WriterSettings
-from codevqa.core.errors import InternalError, ModelError, QuestionError, ServerError
+from codevqa.core.errors import (
+    EmptyReadingError,
+    ImageError,
+    InputError,
+    InternalError,
+    ModelError,
+    ProgramSyntaxError,
+    PromptTooLongError,
+    QuestionError,
+    ServerError,
+)
 from codevqa.core.events import Failed
 from codevqa.core.images import load_picture
+from codevqa.core.trace import Trace
+from codevqa.engine.many import stream
 from codevqa.models.base import CaptionRequest, GenerationRequest
 from codevqa.models.fakes import FakeCaptioner, ScriptedLM
 
@@ -80,6 +96,40 @@ def test_a_model_that_is_down_is_an_error_not_a_fallback() -> None:
         vqa.ask(RED, "Is it red?")
 
 
+@pytest.mark.parametrize(
+    ("failure", "said"),
+    [
+        (PromptTooLongError("The prompt is long.", hint="Show fewer."), r"The prompt is long\. Show fewer\."),
+        (ServerError("The server is down.", retryable=True), r"The server is down\."),
+        (ModelError("It\nbroke."), r"It broke\."),
+        (KeyError("it"), "KeyError: 'it'"),
+        (None, r"The reading model gave an empty answer \d+ times\."),
+    ],
+)
+def test_a_fallback_that_fails_is_the_cause_and_the_program_s_error_is_kept(
+    failure: Exception | None, said: str
+) -> None:
+    def read(request: GenerationRequest) -> str:
+        if failure is None:
+            return ""
+        raise failure
+
+    type_ = failure if isinstance(failure, ModelError) else ModelError("") if failure else EmptyReadingError("")
+    with engine("answer = 'red", read=read) as vqa:
+        with pytest.raises(type(type_)) as caught:
+            vqa.ask(RED, "Is it red?")
+        (answer,) = vqa.ask_many([(RED, "Is it red?")])
+    message = rf"^The fallback failed: {said} Before that, the program failed: ProgramSyntaxError: line 1: .*"
+    assert re.search(message, str(caught.value)) and "\n" not in str(caught.value)
+    assert type(caught.value) is type(type_) and caught.value.retryable is getattr(failure, "retryable", False)
+    assert isinstance(caught.value.__cause__, ProgramSyntaxError) and caught.value.__cause__.answer is not None
+    assert answer.error is not None and answer.error.type == type(type_).__name__
+    assert re.search(message, answer.error.message)
+    assert [error.type for _, error in answer.trace.attempts] == ["ProgramSyntaxError"] * 2
+    assert answer.program is not None and answer.program.source == "answer = 'red"
+    assert failure is None or "fallback" not in str(failure)  # the model's own error is as it was
+
+
 def test_a_question_that_a_model_failed_keeps_its_program_and_its_calls() -> None:
     def second_fails(request: GenerationRequest) -> str:
         if "Second" in str(request.prompt).rsplit("Q: ", 1)[1]:
@@ -140,3 +190,50 @@ def test_the_first_failure_in_order_is_raised_though_another_comes_sooner() -> N
         with pytest.raises(QuestionError):
             first(asked, errors="raise")
         assert begun.is_set(), "the question before it was waited for"
+
+
+@pytest.mark.parametrize("asynchronous", [False, True])
+def test_of_many_questions_the_first_in_order_that_fails_is_raised(asynchronous: bool) -> None:
+    def slowly(request: GenerationRequest) -> str:
+        if "slow" in str(request.prompt).rsplit("Q: ", 1)[1]:
+            time.sleep(0.3)
+            raise ModelError("The slow one failed.")
+        return " yes"
+
+    slow, gone = Question(RED, "Is it slow?"), Question("nowhere.png", "Is it gone?")
+    settings = Settings(query=QuerySettings(captions=1, patches=5), workers=3)
+    with engine(read=ScriptedLM(slowly), settings=settings) as vqa:
+        for asked, error in (
+            ([slow, gone], ModelError),
+            ([Question(GREEN, "Is it?"), slow, gone, slow], ModelError),
+            ([gone, slow], ImageError),
+            ([slow, ("none",), gone], ModelError),
+            ([("none",), gone, slow], InputError),
+            ([*[Question(GREEN, f"Is it {number}?") for number in range(12)], slow, gone], ModelError),
+        ):
+            many: Any = asked
+            with pytest.raises(error) as caught:
+                if asynchronous:
+                    asyncio.run(vqa.ask_many_async(many, method="pnpvqa", errors="raise"))
+                else:
+                    vqa.ask_many(many, method="pnpvqa", errors="raise")
+            assert type(caught.value) is error
+
+
+def test_a_stream_that_raises_has_yielded_what_came_before() -> None:
+    begun: list[Future[Answer]] = []
+
+    def begin(asked: Any) -> Future[Answer]:
+        begun.append(Future())
+        if len(begun) == 4:  # the last of them is there first, and the first last
+            begun[3].set_result(Answer("d", "4", None, Trace()))
+            begun[2].set_exception(ModelError("third"))
+            threading.Timer(0.1, begun[1].set_exception, [ModelError("second")]).start()
+            threading.Timer(0.2, begun[0].set_result, [Answer("a", "1", None, Trace())]).start()
+        return begun[-1]
+
+    seen = []
+    with pytest.raises(ModelError, match="second"):
+        for place, _ in stream(begin, [(RED, "a")] * 9, 4):
+            seen.append(place)
+    assert seen == [3, 0] and len(begun) == 4

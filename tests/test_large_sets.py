@@ -58,13 +58,14 @@ def test_what_parts_cannot_tell_is_refused_before_a_model_runs(pictures: list[PI
     with engine(failing, reader, captioner=captioner, matcher=matcher) as vqa:
         with pytest.raises(PromptTooLongError, match=r"small has no room for 60 pictures at once: about \d+ fit\."):
             vqa.ask(pictures, question, method="pnpvqa")
-        # So is the fallback of a program that fails: why comes first, then the program's own error.
-        with pytest.raises(
-            ProgramRuntimeError, match=r"^(line \d+: )?small has no room .* which failed: .*IndexError"
-        ) as caught:
+        # So is the fallback of a program that fails: both are told, the cause of the missing answer first.
+        said = r"^The fallback failed: small has no room .* Before that, the program failed: ProgramRuntimeError: line"
+        with pytest.raises(PromptTooLongError, match=said) as caught:
             vqa.ask(pictures, question)
-    assert not captioner.calls and not reader.calls and caught.value.answer is not None
-    assert [call.name for call in caught.value.answer.trace.calls] == ["find_matching_image"]
+        program = caught.value.__cause__
+        assert isinstance(program, ProgramRuntimeError) and program.answer is not None
+    assert not captioner.calls and not reader.calls
+    assert [call.name for call in program.answer.trace.calls] == ["find_matching_image"]
 
 
 def test_a_part_without_a_number_is_no_quiet_zero(pictures: list[PILImage.Image]) -> None:

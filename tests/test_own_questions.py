@@ -50,6 +50,28 @@ def test_lines_become_examples_with_groups(tmp_path: Path) -> None:
     assert next(iter(open_dataset(str(many), group_by=["n"]))).groups == {"n": "0"}
 
 
+def test_a_folder_is_told_by_what_is_there_and_not_by_its_name(tmp_path: Path, codevqa: CommandLine) -> None:
+    names = ["photos.2024", "set.png", "holiday.jpg.d", "plain", "album"]
+    path = written(tmp_path, *({**ONE, "image": name} for name in names), {**ONE, "images": ["photos.2024", "harbor"]})
+    (tmp_path / "harbor.png").rename(tmp_path / "harbor")  # a picture without a suffix
+    for name in names[:4]:
+        (tmp_path / name).mkdir()
+        for number in range(2):
+            shutil.copy(tmp_path / "garden.png", tmp_path / name / f"{number}.png")
+    shutil.copy(tmp_path / "garden.png", tmp_path / "album")
+    found = [[image.path.relative_to(tmp_path).as_posix() for image in one.images] for one in open_dataset(str(path))]
+    folders = [[f"{name}/0.png", f"{name}/1.png"] for name in names[:4]]
+    assert found == [*folders, ["album"], ["photos.2024/0.png", "photos.2024/1.png", "harbor"]]
+    done = codevqa("ask", "--questions", path, "--quiet")
+    lines = [json.loads(line) for line in done.stdout.splitlines()]
+    assert [line["error"] for line in lines] == [None] * 6
+    (tmp_path / "none").mkdir()
+    refused = codevqa("ask", "--questions", written(tmp_path, {**ONE, "image": "none"}), "--quiet")
+    assert "has no picture that can be read" in json.loads(refused.stdout)["error"]["message"]
+    nothing = codevqa("ask", "--questions", written(tmp_path, {**ONE, "image": ""}), "--quiet")
+    assert json.loads(nothing.stdout)["error"]["type"] == "ImageError"  # not all that lies beside the file
+
+
 @pytest.mark.parametrize(
     ("rows", "said"),
     [

@@ -6,11 +6,12 @@ import os
 import time
 from collections import deque
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..core.answer import Answer
-from ..core.collection import Collection, Pictures
+from ..core.collection import Collection, StoredPicture
 from ..core.errors import CodeVQAError, ErrorRecord, InputError
 from ..core.events import Answered, Failed
 from ..core.given_files import parse_json, pictures_and_question, read_lines, read_stdin, read_text
@@ -38,7 +39,7 @@ def answer_lines(
 ) -> int:
     """Prints the answer to each line as a line of JSON, and how far it is on standard error.
 
-    Pictures lie beside the file; those that standard input names, in the current folder.
+    Pictures and folders of them lie beside the file; those that standard input names, in the current folder.
 
     Returns:
         How many questions were not answered; each says why in its ``error``.
@@ -57,13 +58,13 @@ def answer_lines(
 def _answers(vqa: CodeVQA, name: str, lines: Sequence[tuple[int, str]], options: AskOptions) -> Iterator[Answer]:
     """Yields the answers in the order of the questions, as many of which run at once as the engine has workers."""
     running: deque[tuple[str, Watch | ErrorRecord]] = deque()
+    pictures = lru_cache(maxsize=64)(_pictures)  # many lines name the same folder
     for number, line in lines:
         question = ""
         try:
             shown = "standard input" if name == STDIN else name
             words, question = pictures_and_question(parse_json(line, shown, number), f"{shown}, line {number}")
-            paths = [os.path.join(os.path.dirname(name), word) for word in words]  # noqa: PTH118, PTH120 - addresses
-            images: Pictures = Collection(paths[0]) if len(paths) == 1 and os.path.isdir(paths[0]) else paths  # noqa: PTH112
+            images = [one for word in words for one in pictures(os.path.dirname(name), word)]  # noqa: PTH120 - addresses
             running.append((question, vqa.watch(images, question, **options)))
         except CodeVQAError as error:
             running.append((question, error.record()))
@@ -71,6 +72,13 @@ def _answers(vqa: CodeVQA, name: str, lines: Sequence[tuple[int, str]], options:
             yield _ended(*running.popleft())
     while running:
         yield _ended(*running.popleft())
+
+
+def _pictures(folder: str, word: str) -> Sequence[str | StoredPicture]:
+    """Returns the picture that a line names, or those of the folder that it names."""
+    path = os.path.join(folder, word)  # noqa: PTH118 - addresses
+    # What is there decides, not the name; "" would be the whole folder.
+    return Collection(path).open() if word and os.path.isdir(path) else [path]  # noqa: PTH112 - any name may come
 
 
 def _ended(question: str, course: Watch | ErrorRecord) -> Answer:

@@ -80,11 +80,12 @@ class StoredPicture(Picture):
             ImageError: it is gone, or changed since the collection was opened.
         """
         try:
-            same = self._file.stamp() == self._known.stamp
+            stamp = self._file.stamp()
         except OSError:
-            same = False
-        if not same:
+            stamp = ""
+        if stamp != self._known.stamp:
             self._load()
+            object.__setattr__(self, "_known", self._known._replace(stamp=stamp))  # the same picture: read once
 
     def noted(self, name: str, compute: Callable[[PILImage.Image], float]) -> float:
         """Returns a number that depends on the pixels alone, from the catalogue where it is known.

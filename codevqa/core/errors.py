@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 if TYPE_CHECKING:
     from .answer import Answer
@@ -111,6 +111,19 @@ class ModelError(CodeVQAError):
     def __init__(self, message: str, *, hint: str = "", retryable: bool = False) -> None:
         super().__init__(message, hint=hint)
         self.retryable = retryable
+
+    def after(self, program: ProgramError) -> Self:
+        """Returns a copy that says that this failed in the place of a program, and why that had failed.
+
+        It is a copy because questions that shared a batch hold the same error.
+        """
+        copied = type(self).__new__(type(self))
+        copied.__dict__.update(self.__dict__)
+        told = program.record()
+        copied.message = f"The fallback failed: {self} Before that, the program failed: {told.type}: {told.message}"
+        copied.hint = ""
+        copied.args = (copied.message,)
+        return copied
 
 
 class PromptTooLongError(ModelError):

@@ -28,9 +28,9 @@ from ..core.errors import (
     ImageError,
     InputError,
     InternalError,
+    ModelError,
     ProgramAnswerError,
     ProgramError,
-    PromptTooLongError,
     UnsetAnswerError,
 )
 from ..core.events import Answered, Event, Failed, Rejected, Tell, Wrote
@@ -84,8 +84,9 @@ async def answer_request(
     except BaseException as error:
         known = error if isinstance(error, CodeVQAError) else _mistake(error, request)
         done = run.broken_off(known)
-        if isinstance(known, ProgramError):
-            known.answer = done
+        for failed in (known, known.__cause__):  # a fallback that fails has a program's error as its cause
+            if isinstance(failed, ProgramError):
+                failed.answer = done
         run.tell(Failed(known.record(), done))
         if errors == "return" and done is not None:
             return done
@@ -160,9 +161,8 @@ class QuestionRun:
             # Never a quiet default: the whole question is answered without a program, and the answer says so.
             try:
                 reading = await self._read(FALLBACK_PARTS)
-            except PromptTooLongError as cause:  # of which a program cut short may be another sign
-                both = f"{cause.message} So nothing answers in place of the program, which failed: {error.message}"
-                raise type(error)(both, line=error.line, hint=cause.hint) from cause
+            except ModelError as failure:  # of which a program cut short may be another sign
+                raise failure.after(error) from error
             return replace(self._read_answer(reading), fallback=True, error=error.record())
 
     def broken_off(self, error: CodeVQAError) -> Answer | None:

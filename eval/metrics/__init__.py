@@ -8,6 +8,7 @@ from typing import Any
 from ...core.errors import UnknownNameError
 from .base import ExactMatch, Metric, Readings
 from .gqa import GQA_VARIANTS, Choices, GQAMetric
+from .own import OwnMatch
 from .statements import (
     COLLECTION_VARIANTS,
     COVR_VARIANTS,
@@ -22,7 +23,9 @@ __all__ = ["VARIANTS", "Metric", "metric_for"]
 
 
 def _own(variant: str, variants: Readings) -> Metric:
-    return VQAMetric("", VQAV2_VARIANTS) if variant == "vqa" else ExactMatch(variant, variants)
+    if variant == "vqa":
+        return VQAMetric("", VQAV2_VARIANTS)
+    return ExactMatch(variant, variants) if variant else OwnMatch()
 
 
 _METRICS: Mapping[str, tuple[Callable[..., Metric], Mapping[str, Any]]] = {
@@ -34,7 +37,7 @@ _METRICS: Mapping[str, tuple[Callable[..., Metric], Mapping[str, Any]]] = {
     "okvqa": (VQAMetric, OKVQA_VARIANTS),
     "collections": (CollectionMetric, COLLECTION_VARIANTS),
     "vhs": (ExactMatch, TRUTH_VARIANTS),
-    "own": (_own, {**OWN_VARIANTS, "vqa": None}),
+    "own": (_own, {"": None, **OWN_VARIANTS, "vqa": None}),
 }
 VARIANTS: Mapping[str, tuple[str, ...]] = {name: tuple(all) for name, (_, all) in _METRICS.items()}
 """Variants by data set; the empty one is the default, and "release" scores as the paper's release does."""

@@ -18,7 +18,6 @@ from ..statistics import mean_of
 from ..task import Example
 from . import text
 from .base import ExactMatch, Figure, Readings
-from .own import own
 
 
 def _plain(found: str) -> str:
@@ -45,7 +44,6 @@ COVR_VARIANTS: Readings = {
     "release": _RELEASE,
 }
 OWN_VARIANTS: Readings = {
-    "": ("exact match (case, articles, marks at the ends aside; numbers by value)", own, own),
     "strict": ("exact match (as written)", str.strip, str.strip),
     "release": _RELEASE,
 }
