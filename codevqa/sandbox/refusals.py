@@ -52,10 +52,10 @@ def refuse_forms(tree: ast.Module, parents: Parents, bound: set[str]) -> None:
                 raise refuse(node, f"the method {name}", _PLAIN)
             case ast.ClassDef() if any(_class_names(node)):
                 raise refuse(node, "special names in a class", _PLAIN)
-            case ast.Import(names) if used := [one.name for one in names if one.name in _MODULES]:
-                raise refuse(node, f"the module {used[0]}", _MODULES[used[0]])
-            case ast.ImportFrom(str(module)) if module in _MODULES:
-                raise refuse(node, f"the module {module}", _MODULES[module])
+            case ast.Delete():
+                raise refuse(node, "'del'", "Write x.pop(key), or give the name another value.")
+            case ast.Import() | ast.ImportFrom() if name := _module(node):
+                raise refuse(node, f"the module {name}", _MODULES[name])
             case ast.Call(ast.Name(name), args) if name.endswith(("Error", "Exception")) and name not in bound:
                 plain = len(args) < 2 and not any(isinstance(one, ast.Starred) for one in args)
                 if not plain or (args and not is_text(args[0]) and (texts or name == "KeyError")):
@@ -73,6 +73,12 @@ def refuse_forms(tree: ast.Module, parents: Parents, bound: set[str]) -> None:
 
 def _is_special(name: str) -> bool:
     return name.startswith("__") and name.endswith("__")
+
+
+def _module(node: ast.Import | ast.ImportFrom) -> str:
+    """Returns the module of :data:`_MODULES` that is imported; empty text where none is."""
+    names = [node.module] if isinstance(node, ast.ImportFrom) else [alias.name for alias in node.names]
+    return next((name for name in names if name in _MODULES), None) or ""
 
 
 def _name(node: ast.AST) -> str:

@@ -1,8 +1,7 @@
 """Programs as the interpreter can run them: forms that it lacks become calls of :mod:`.stand_ins`.
 
 The tree of the program is changed and written down again, with the place that each of its parts had, so that errors and
-calls keep their lines. A program without any of the forms is not even parsed. Forms that would cost too much are
-refused (:mod:`.refusals`).
+calls keep their lines. Forms that would cost too much are refused (:mod:`.refusals`).
 """
 
 from __future__ import annotations
@@ -10,7 +9,6 @@ from __future__ import annotations
 import ast
 import bisect
 import collections
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import chain
@@ -19,7 +17,7 @@ from typing import Any
 from ..core.errors import ProgramSyntaxError
 from ..core.program_tree import compile_error, parse, syntax_tree
 from ..primitives import PrimitiveSet
-from .refusals import LAZY, is_plain_function, is_singular, is_text, refuse, refuse_forms
+from .refusals import is_plain_function, is_singular, is_text, refuse, refuse_forms
 from .stand_ins import STAND_INS
 
 _KINDS = (str, list, dict, set, tuple, frozenset, int, float)
@@ -27,39 +25,8 @@ _METHODS = frozenset(
     name for kind in (*_KINDS, collections.deque) for name in dir(kind) if not name.startswith("_")
 ) | {"findall", "fullmatch", "group", "groups", "match", "most_common", "search"}
 _KIND_NAMES = frozenset(kind.__name__ for kind in _KINDS)
-_SCOPES = ("global ", "nonlocal ", ":=")
-"""Of programs that parse and that Python may yet refuse."""
-_WORDS = (
-    *(
-        "def ",
-        "del ",
-        "lambda",
-        "round",
-        ".sort(",
-        "yield",
-        "class ",
-        "global ",
-        "nonlocal ",
-        ":=",
-        "Error(",
-        "Exception(",
-        "__",
-        "import ",
-    ),
-    *(f"{name}(" for name in LAZY - {"enumerate"}),
-    *(f"{name}." for name in _KIND_NAMES),
-)
-_EXPRESSIONS = re.compile(
-    r"=[^=\n]*\benumerate\(|[-+|&^]=(?!\s*\d+$)|\*=|"
-    r"enumerate[\s\S]*(?:\.(?:append|insert|extend|pop|remove|clear|sort|reverse)\(|\]\s*=)",
-    re.MULTILINE,
-)
-"""Of changes in place and loops that change what they go through."""
-_KEYS = re.compile(r"(?:set|dict|Counter|fromkeys)\(|\{(?!\w+\})")
-_FORMATTED = re.compile(r"\b[fF][rR]?[\"'].*\b(?:for|is)\b|[\"']{3}|\\")
-_TEXTS = re.compile(r"\"[^\"\n]*\"|'[^'\n]*'|#.*")
-_MARKS = re.compile(r"[()\[\]{}]|\bfor\b|\bis\b(?!\s+(?:not\s+)?(?:None|True|False)\b)")
-_NAMED = re.compile(r"\.\s*(\w+)\b(?!\s*\()")
+_KEYED = frozenset(("Counter", "dict", "fromkeys", "set"))
+"""What makes something that has keys, beside a display."""
 _CALLED_LATER = (ast.Assign, ast.Call, ast.Dict, ast.List, ast.NamedExpr, ast.Return, ast.Tuple, ast.keyword)
 """Where a method that is named is meant, not a call that was forgotten."""
 
@@ -106,21 +73,26 @@ def rewrite(source: str, primitives: PrimitiveSet | None = None) -> Rewritten:
     Raises:
         ProgramSyntaxError: it has a form that would mean something else than in Python.
     """
-    # Any dict or set may have pictures as keys, which handles of the interpreter cannot be.
-    keyed = primitives is not None and _KEYS.search(source) is not None
-    tree = parse(source) if keyed or _has_forms(source) else None
+    tree = parse(source)
     if tree is None:
         return Rewritten(source)
     try:
         bound = set(bound_names(tree))
-        names = frozenset(primitives.names if keyed and primitives is not None else ())
+        nodes = list(ast.walk(tree))
         called = {
-            node.func.id for node in ast.walk(tree) if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
+            node.func.id if isinstance(node.func, ast.Name) else node.func.attr
+            for node in nodes
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name | ast.Attribute)
         }
-        keyed = keyed and bound.isdisjoint(names & called)  # a variable "count" is no primitive
+        names = frozenset(primitives.names if primitives is not None else ())
+        # Any dict or set may have pictures as keys, which handles of the interpreter cannot be. A variable "count" is
+        # no primitive.
+        displays = (ast.Dict, ast.DictComp, ast.Set, ast.SetComp)
+        keyed = not called.isdisjoint(_KEYED) or any(isinstance(node, displays) for node in nodes)
+        keyed = keyed and primitives is not None and bound.isdisjoint(names & called)
         forms = _Forms(tree, bound, names - bound if keyed else frozenset(), runs=primitives is not None)
         refuse_forms(tree, forms.parents, bound)
-        wrong = compile_error(tree) if any(word in source for word in _SCOPES) else None
+        wrong = compile_error(tree)
         if wrong is not None:
             raise ProgramSyntaxError(f"{wrong.msg}.", line=wrong.lineno)
         tree = ast.fix_missing_locations(forms.visit(tree))
@@ -131,33 +103,6 @@ def rewrite(source: str, primitives: PrimitiveSet | None = None) -> Rewritten:
         return Rewritten(text, needs, tuple(sorted(part_places(syntax_tree(text), tree))))
     except (RecursionError, SyntaxError, ValueError):  # too deep, or a number with too many digits
         return Rewritten(source)
-
-
-def _has_forms(source: str) -> bool:
-    """Whether a text may have a form to be rewritten; most have none, and are not looked at further."""
-    return (
-        any(word in source for word in _WORDS)
-        or not _METHODS.isdisjoint(_NAMED.findall(source))
-        or _EXPRESSIONS.search(source) is not None
-        or _has_marks(source)
-    )
-
-
-def _has_marks(source: str) -> bool:
-    """Whether a text may have ``is``, or a generator expression: a ``for`` right within round brackets."""
-    if _FORMATTED.search(source):
-        return True
-    within: list[str] = []
-    for mark in _MARKS.findall(_TEXTS.sub("", source)):
-        if mark.startswith("is"):
-            return True
-        if mark in ")]}":
-            within[-1:] = []
-        elif mark != "for":
-            within.append(mark)
-        elif within[-1:] == ["("]:
-            return True
-    return False
 
 
 def part_places(new: ast.AST, old: ast.AST) -> Iterator[tuple[int, int, int]]:
@@ -325,23 +270,6 @@ class _Forms(ast.NodeTransformer):
                 case ast.FunctionDef() | ast.ClassDef() | ast.Module():
                     return names, scope or parent
             child = parent
-
-    def visit_Delete(self, node: ast.Delete) -> Any:
-        """Deletes by calls; a name as ``except`` does."""
-        said: list[ast.stmt] = []
-        for target in chain.from_iterable(one.elts if isinstance(one, ast.Tuple) else [one] for one in node.targets):
-            match target:
-                case ast.Subscript(whole, place):
-                    if isinstance(place, ast.Slice):
-                        ends = (place.lower, place.upper, place.step)
-                        place = _call("vqa_slice", *(end or ast.Constant(None) for end in ends))
-                    self.needs.add("del")
-                    said.append(ast.Expr(_call("vqa_del", self.visit(whole), self.visit(place))))
-                case ast.Name(name):
-                    said += _written(f"try:\n {name}\n raise ValueError\nexcept ValueError as {name}:\n pass", node)
-                case _:
-                    raise refuse(node, "'del' of an attribute", "Write x.pop(key), or give the name another value.")
-        return said
 
     def visit_Attribute(self, node: ast.Attribute) -> Any:
         """Has methods that are named and called later be functions."""

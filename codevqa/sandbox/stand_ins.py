@@ -113,28 +113,6 @@ def __answer__(value, Image, isinstance=isinstance, type=type, len=len, str=str)
 """Run before every program. Defined there, what :data:`READ` calls keeps the builtins that the program may hide."""
 
 STAND_INS = {
-    "del": """
-vqa_slice = slice
-
-
-def vqa_del(whole, place, isinstance=isinstance, slice=slice, list=list, dict=dict, len=len, range=range, set=set):
-    if isinstance(whole, dict):
-        whole.pop(place)
-        return
-    kept = list(whole)
-    if isinstance(place, slice):
-        gone = set(range(len(kept))[place])
-        kept = [kept[i] for i in range(len(kept)) if i not in gone]
-    elif not -len(kept) <= place < len(kept):
-        raise IndexError("list assignment index out of range")
-    else:
-        kept.pop(place)
-    if isinstance(whole, list):
-        whole[:] = kept
-    else:
-        whole.clear()
-        whole.extend(kept)
-""",
     "first": """
 def vqa_first(search, args, *default):
     for item in search(*args):
