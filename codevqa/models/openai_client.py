@@ -6,19 +6,19 @@ import json
 import logging
 import os
 import random
-import re
 import weakref
 from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_EXCEPTION, CancelledError, Future, ThreadPoolExecutor, wait
+from contextlib import suppress
 from typing import Any, TypeVar, cast
 
 import httpx2
 
 from ..core.errors import EngineClosedError, ModelError, SetupError
 from ..core.text import shown_address
-from .chat_template import without_system
 from .http_backend import Exchange, transport
 from .redaction import Redaction
+from .refusals import accepted, refused_by
 from .server_reply import END, Failure, ServerReply, read
 from .text_stream import TextStream
 from .turn import Turn
@@ -30,20 +30,6 @@ _FIRST_DELAY_S = 0.25
 _LONGEST_DELAY_S = 8.0
 _LOOK_S = 0.2
 """How often it is asked whether somebody still waits for an answer."""
-_WITH = {"stream": "stream_options", "logprobs": "top_logprobs", "top_logprobs": "logprobs"}
-"""What goes with a parameter that was refused."""
-_REFUSING = re.compile(
-    r"support|unrecogni|unknown|unexpected|extra|not (?:permitted|allowed|accepted|available|implemented|enabled)"
-    r"|invalid|deprecated|\bmust\b|only|instead|cannot|disabled",
-    re.I,
-)
-"""What servers say of a parameter that the model does not take."""
-_TOO_MANY = re.compile(r"too (?:large|long|many|high)|context|at most|exceed|maximum", re.I)
-"""What they say of a number of tokens that is refused for its size."""
-_NO_SYSTEM = re.compile(
-    r"system.*\brole|\brole.*system|roles must alternate|system (?:message|prompt|instruction)", re.I
-)
-"""What servers say whose chat template has no turn of the system."""
 
 _Q = TypeVar("_Q")
 _A = TypeVar("_A")
@@ -133,33 +119,32 @@ class OpenAIClient:
             EngineClosedError: the client is closed.
         """
         exchanges, over = [Exchange() for _ in requests], unwanted()
-        futures: list[Future[_A]] = []
         self._under_way.update(exchanges)
+        futures: list[Future[_A]] = []
         try:
             with self.turn:
                 for request, exchange in zip(requests, exchanges, strict=True):
-                    futures.append(self._threads.submit(answer, request, exchange))
-            waiting = set(futures)
+                    futures.append(self._threads.submit(_unless_cancelled, answer, request, exchange))
+            waiting = futures
             while waiting:
-                done, waiting = wait(waiting, _LOOK_S, FIRST_EXCEPTION)
-                for future in done:
-                    if not future.cancelled() and not isinstance(future.exception(), CancelledError | None):
-                        future.result()
+                for future in wait(waiting, _LOOK_S, FIRST_EXCEPTION).done:
+                    future.result()
                 for number, exchange in enumerate(exchanges):
                     if over(number):
                         exchange.cancel()
-        except RuntimeError:
+                waiting = [future for future in waiting if not future.done()]
+        except RuntimeError:  # threads of a closed client take nothing
             if self._finalizer.alive:
                 raise
         finally:
-            for exchange, future in zip(exchanges, futures, strict=False):
+            for exchange in exchanges:
                 exchange.cancel()
+            for future in futures:
                 future.cancel()
             self._under_way.difference_update(exchanges)
         if not self._finalizer.alive:
             raise EngineClosedError(f"The client of {self.name} is closed. Make another to ask more.")
-        broken = [future.cancelled() or future.exception() is not None for future in futures]
-        return [cast(_A, None) if lost else future.result() for lost, future in zip(broken, futures, strict=True)]
+        return [future.result() for future in futures]
 
     def check(self) -> None:
         """Asks the server whether it is there, in seconds; what it thinks of the key or the model shows later.
@@ -179,18 +164,17 @@ class OpenAIClient:
         """Sends a request until it is answered.
 
         Raises:
-            CancelledError: the exchange was cancelled.
+            CancelledError: nobody waits for it any more.
             ModelError: it is not answered.
         """
         body = {"model": self.name, "temperature": 0, **body}
-        refused, failures, attempts, waited = self._refused, 0, 0, 0.0
-        whole: frozenset[str] = frozenset()
-        while True:
-            sent, attempts = _accepted(body, refused | whole), attempts + 1
+        refused, whole, failures, attempts, waited = self._refused, frozenset[str](), 0, 0, 0.0
+        while not exchange.cancelled():
+            sent, attempts = accepted(body, refused | whole), attempts + 1
             try:
                 reply = self._send(sent, stream, exchange)
                 reply.check(body["max_tokens"], stops="stop" in body and "prompt" in body)
-                self._refused |= refused  # learnt only now, for a server may have named a parameter by the way
+                self._refused |= refused  # not before: a server may name a parameter by the way
                 return reply
             except Failure as failure:
                 if adapted := self._adapt(failure, sent):
@@ -199,46 +183,44 @@ class OpenAIClient:
                 if failure.streamed and not whole:
                     whole = frozenset({"stream"})
                     continue
-                if failure.wait > self.max_wait - waited:
+                delay, left = _delay(failure, attempts), self.max_wait - waited
+                if failure.wait > left:
                     failure.what += f" and asks to wait {failure.wait:.0f} s, longer than max_wait"
                     failure.hint = "Ask again later, or raise max_wait."
-                    raise self._error(failure, attempts) from None
-                failures += 1
-                delay = _delay(failure, attempts)
-                if failure.busy and waited < self.max_wait:
-                    delay = min(delay, self.max_wait - waited)
-                    waited, failures = waited + delay, failures - 1
-                elif failure.busy or not failure.again or failures > self.max_retries:
-                    raise self._error(failure, attempts) from None
-                if exchange.pause(delay):
-                    raise CancelledError from None
+                elif failure.busy and left > 0:
+                    delay = min(delay, left)
+                    waited += delay
+                    exchange.pause(delay)
+                    continue
+                elif failure.again and not failure.busy and failures < self.max_retries:
+                    failures += 1
+                    exchange.pause(delay)
+                    continue
+                raise self._error(failure, attempts) from None
+        raise CancelledError
 
     def _send(self, body: dict[str, Any], stream: TextStream | None, exchange: Exchange) -> ServerReply:
         reply, ended, heard = ServerReply(), False, 0
         url = self._endpoint("chat/completions" if "messages" in body else "completions")
         try:
-            with (
-                exchange.within(self.timeout),
-                self._client.stream("POST", url, content=json.dumps(body)) as response,
-            ):
+            with exchange.within(self.timeout), self._client.stream("POST", url, content=json.dumps(body)) as response:
                 for data in read(response):
                     ended = data == END
-                    if ended or exchange.cancelled:
+                    if ended or exchange.cancelled():
                         break
                     exchange.extend()
                     reply.add(data)
-                    if stream is not None and reply.size - heard > reply.size >> 6:  # the whole text is looked at
+                    if stream is not None and reply.size - heard > reply.size >> 6:  # each time reads the whole text
                         heard = reply.size
                         stream.tell(reply.text)
+        except (httpx2.ReadTimeout, httpx2.WriteTimeout, httpx2.PoolTimeout):
+            what = f"did not answer within {self.timeout:g} s"
+            raise Failure(what, hint="Raise timeout or lower concurrency.", passing=True) from None
         except httpx2.TransportError as error:
-            if exchange.cancelled:
-                raise CancelledError from None
-            if isinstance(error, httpx2.ReadTimeout | httpx2.WriteTimeout | httpx2.PoolTimeout):
-                what = f"did not answer within {self.timeout:g} s"
-                raise Failure(what, hint="Raise timeout or lower concurrency.", passing=True) from None
             raise _unreached(error) from None
-        if exchange.cancelled:
-            raise CancelledError
+        finally:
+            if exchange.cancelled():  # whatever came of it, a body that ends in the midst included
+                raise CancelledError
         if not reply.finish and (not ended or "stream" in body):
             raise Failure("broke off its answer", passing=True, again=True, streamed=ended)
         return reply
@@ -247,25 +229,8 @@ class OpenAIClient:
         return self._url.copy_with(path=f"{self._url.path.rstrip('/')}/{name}")
 
     def _adapt(self, failure: Failure, sent: dict[str, Any]) -> frozenset[str]:
-        """Returns what this model does not take of a request, by what its server says; nothing if it is not that."""
-        code, parameter = failure.about
-        words = f"{failure.said} {code} {parameter}"
-        if failure.status < 400 or failure.status in (401, 429):
-            return frozenset()
-        if _NO_SYSTEM.search(failure.said) and any(turn["role"] == "system" for turn in sent.get("messages", ())):
-            return frozenset({"system"})
-        if not _REFUSING.search(words):
-            return frozenset()
-        places = {
-            name: named.start()
-            for name in sent.keys() - {"model", "messages", "prompt"}
-            if (named := re.search(rf"\b{name}{'(?:ing)?' * (name == 'stream')}\b", words))
-            and not ("tokens" in name and _TOO_MANY.search(failure.said))
-        }
-        if not places:
-            return frozenset()
-        name = parameter if parameter in places else min(places, key=lambda name: places[name])
-        return frozenset({name})
+        """Returns what this model does not take of a request that failed."""
+        return refused_by(failure, sent)
 
     def _error(self, failure: Failure, attempts: int) -> ModelError:
         through = f" through the proxy of {self._proxy}" if self._proxy else ""
@@ -280,22 +245,17 @@ class OpenAIClient:
         return failure.kind(f"{did}{tries}{said}.", hint=hint, retryable=failure.passing)
 
 
+def _unless_cancelled(answer: Callable[[_Q, Exchange], _A], request: _Q, exchange: Exchange) -> _A:
+    with suppress(CancelledError):
+        return answer(request, exchange)
+    return cast(_A, None)
+
+
 def _close(threads: ThreadPoolExecutor, client: httpx2.Client, under_way: set[Exchange]) -> None:
     threads.shutdown(wait=False, cancel_futures=True)
     for exchange in tuple(under_way):
         exchange.cancel()
     client.close()
-
-
-def _accepted(body: dict[str, Any], refused: frozenset[str]) -> dict[str, Any]:
-    """Returns what is sent to a model, without what it refused."""
-    gone = refused | {_WITH.get(name) for name in refused}
-    sent = {name: value for name, value in body.items() if name not in gone}
-    if "max_tokens" in refused and "max_completion_tokens" not in refused:
-        sent["max_completion_tokens"] = body["max_tokens"]
-    if "system" in refused and "messages" in sent:
-        sent["messages"] = without_system(sent["messages"])
-    return sent
 
 
 def _unreached(error: httpx2.TransportError) -> Failure:

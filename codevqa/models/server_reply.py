@@ -242,7 +242,7 @@ def _refusal(response: httpx2.Response, body: bytes) -> Failure:
 
 
 def _wait(headers: httpx2.Headers, said: str) -> float | None:
-    """Returns the seconds that a server asks to wait: in milliseconds, seconds, as a date or in words; None: in none."""
+    """Returns the seconds that a server asks to wait, by its headers or in words; None where it does not."""
     for name, unit in (("retry-after-ms", 0.001), ("retry-after", 1.0)):
         told = headers.get(name, "")
         with suppress(ValueError):

@@ -1,4 +1,4 @@
-"""Whether anybody still waits for requests that a model works on: told by who calls it, asked by models that can stop."""
+"""Whether anybody still waits for what a model works on: callers tell it, and models that can stop ask."""
 
 from __future__ import annotations
 
