@@ -51,11 +51,11 @@ LONG = [
 ]
 
 
-@pytest.mark.parametrize(("reply", "told"), LONG)
-def test_a_server_that_is_busy_for_long_is_given_up_at_once(serve: Serve, reply: Reply, told: str) -> None:
+@pytest.mark.parametrize(("reply", "heard"), LONG)
+def test_a_server_that_is_busy_for_long_is_given_up_at_once(serve: Serve, reply: Reply, heard: str) -> None:
     server = serve(lambda path, body, n: reply)
     error = refusal(OpenAILM("m", base_url=server.url))
-    assert "answered 429 and asks to wait" in str(error) and f"{told}, longer than max_wait" in str(error)
+    assert "answered 429 and asks to wait" in str(error) and f"{heard}, longer than max_wait" in str(error)
     assert error.retryable and len(server.seen) == 1
 
 
@@ -163,8 +163,8 @@ def test_one_that_is_given_up_leaves_the_others_of_its_batch(serve: Serve) -> No
 # --- streams ---------------------------------------------------------------------------------------------------------
 
 
-def listening(told: list[str]) -> GenerationRequest:
-    return GenerationRequest("Say", 5, on_text=told.append)
+def listening(heard: list[str]) -> GenerationRequest:
+    return GenerationRequest("Say", 5, on_text=heard.append)
 
 
 def test_a_stream_that_ends_without_a_finish_is_asked_for_whole(serve: Serve) -> None:
@@ -173,11 +173,11 @@ def test_a_stream_that_ends_without_a_finish_is_asked_for_whole(serve: Serve) ->
         yield "data: [DONE]\n\n"
 
     server = serve(lambda path, body, n: (200, cut(), {}) if "stream" in body else completion("whole"))
-    told: list[str] = []
+    heard: list[str] = []
     lm = OpenAILM("m", base_url=server.url, max_retries=0)
-    assert lm.generate([listening(told)])[0].text == "whole" == told[-1]
+    assert lm.generate([listening(heard)])[0].text == "whole" == heard[-1]
     assert "stream_options" not in server.seen[1][1]
-    lm.generate([listening(told)])
+    lm.generate([listening(heard)])
     assert "stream" in server.seen[2][1], "the next may stream again"
 
 
@@ -201,8 +201,8 @@ def test_a_long_stream_takes_time_in_proportion_to_its_length(serve: Serve) -> N
     lm = OpenAILM("m", base_url=server.url)
 
     def ask(count: int) -> None:
-        (made,) = lm.generate([GenerationRequest(str(count), 5, on_text=lambda text: None)])
-        assert made.text == "ab" * count
+        (result,) = lm.generate([GenerationRequest(str(count), 5, on_text=lambda text: None)])
+        assert result.text == "ab" * count
 
     assert seconds_of(lambda: ask(40_000)) < 8 * seconds_of(lambda: ask(10_000)) + 0.5
 
@@ -237,8 +237,9 @@ def test_a_proxy_that_cannot_be_used_is_one_line(serve: Serve, proxies: pytest.M
     server = serve(lambda path, body, n: completion("ok"))
     for host in ("127.0.0.1", "localhost"):
         assert OpenAILM("m", base_url=server.url.replace("127.0.0.1", host)).generate([ASK])[0].text == "ok"
-    proxies.setenv("NO_PROXY", "model.invalid")
-    OpenAILM("m", base_url="http://model.invalid/v1")
+    for names in ("model.invalid", "other, *.invalid", ".invalid", "*"):
+        proxies.setenv("NO_PROXY", names)
+        OpenAILM("m", base_url="http://model.invalid/v1")
 
 
 @pytest.mark.parametrize("content", [None, "no certificate"])

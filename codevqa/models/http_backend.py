@@ -74,16 +74,10 @@ class Exchange:
             raise httpcore2.ReadTimeout
         return left
 
-    @contextmanager
-    def using(self, connection: socket.socket) -> Iterator[None]:
-        """Lets :meth:`cancel` shut a socket while the block waits for it."""
+    def hold(self, connection: socket.socket | None) -> None:
+        """Lets :meth:`cancel` shut a socket while a thread waits for it; None ends that."""
         with self._guard:
             self._socket = connection
-        try:
-            yield
-        finally:
-            with self._guard:
-                self._socket = None
 
 
 class _Stream(httpcore2.NetworkStream):
@@ -95,22 +89,32 @@ class _Stream(httpcore2.NetworkStream):
 
     def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
         exchange: Exchange = _here.exchange
-        with exchange.using(self._socket):
+        exchange.hold(self._socket)
+        try:
             return self._stream.read(max_bytes, exchange.left())
+        finally:
+            exchange.hold(None)
 
     def write(self, buffer: bytes, timeout: float | None = None) -> None:
         exchange: Exchange = _here.exchange
-        with exchange.using(self._socket):
+        exchange.hold(self._socket)
+        try:
             for start in range(0, len(buffer), _SLICE):
                 self._stream.write(buffer[start : start + _SLICE], exchange.left())
+        finally:
+            exchange.hold(None)
 
     def start_tls(
         self, ssl_context: ssl.SSLContext, server_hostname: str | None = None, timeout: float | None = None
     ) -> httpcore2.NetworkStream:
         exchange: Exchange = _here.exchange
         # The handshake takes the socket over: a twin can still shut the connection.
-        with socket.socket(fileno=os.dup(self._socket.fileno())) as twin, exchange.using(twin):
-            return _Stream(self._stream.start_tls(ssl_context, server_hostname, exchange.left()))
+        with socket.socket(fileno=os.dup(self._socket.fileno())) as twin:
+            exchange.hold(twin)
+            try:
+                return _Stream(self._stream.start_tls(ssl_context, server_hostname, exchange.left()))
+            finally:
+                exchange.hold(None)
 
 
 class _Backend(httpcore2.SyncBackend):
@@ -152,10 +156,14 @@ def _proxy(url: httpx2.URL) -> tuple[str, str]:
     local = url.host == "localhost" or url.host.endswith(".localhost")
     with suppress(ValueError):
         local = ip_address(url.host).is_loopback
-    proxies = {} if local or urllib.request.proxy_bypass(url.host) else urllib.request.getproxies()
+    proxies = urllib.request.getproxies()
+    names = [name.strip().lstrip("*.").lower() for name in proxies.get("no", "").split(",")]  # Python knows no *.host
+    direct = any(name and f".{url.host}".endswith(f".{name}") for name in names)
+    if local or direct or urllib.request.proxy_bypass(url.host):
+        return "", ""
     kind = url.scheme if url.scheme in proxies else "all"
     if not (address := proxies.get(kind, "")):
         return "", ""
-    names = (f"{kind}_proxy", f"{kind}_proxy".upper())
-    variable = next((name for name in names if os.environ.get(name)), "the system's settings")
+    variables = (f"{kind}_proxy", f"{kind}_proxy".upper())
+    variable = next((name for name in variables if os.environ.get(name)), "the system's settings")
     return variable, address if "://" in address else f"http://{address}"

@@ -240,7 +240,7 @@ class OpenAIClient:
         tries = f" ({attempts} attempts)" if attempts > 1 else ""
         said = self._redact(failure.said).rstrip(".")
         said = f": {said[:200]}{'...' if len(said) > 200 else ''}" if said else ""
-        own = self._proxy and failure.status in (0, 403, 407, 502, 503, 504)
+        own = self._proxy and (failure.status in (403, 407, 502, 503, 504) or not failure.what)
         hint = f"Mend or unset {self._proxy}, or list the server in NO_PROXY." if own else failure.hint
         return failure.kind(f"{did}{tries}{said}.", hint=hint, retryable=failure.passing)
 

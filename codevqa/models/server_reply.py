@@ -232,7 +232,7 @@ def _refusal(response: httpx2.Response, body: bytes) -> Failure:
         said, about = body.decode("utf-8", "replace"), ("", "")
     # An empty account also answers 429, and waiting does not fill it.
     again = status >= 500 or (status in _PASSING and about[0] != "insufficient_quota")
-    wait = _wait(headers, said if status in _BUSY else "")
+    wait = _wait(headers, said if status in _BUSY else "") if again else None
     busy = again and (wait is not None or (status in _BUSY and bool(_LOADING.search(said))))
     hint = 'Use form="chat".' if "chat model" in said else _STATUS_HINTS.get(status, "")
     kind = ModelError if status in _OWN_FAULT else ServerError
@@ -241,19 +241,18 @@ def _refusal(response: httpx2.Response, body: bytes) -> Failure:
     return Failure(what, said, hint, kind, again, again, status, about, wait=wait or 0.0, busy=busy)
 
 
-def _wait(headers: httpx2.Headers, said: str) -> float | None:
+def _wait(headers: httpx2.Headers, words: str) -> float | None:
     """Returns the seconds that a server asks to wait, by its headers or in words; None where it does not."""
     for name, unit in (("retry-after-ms", 0.001), ("retry-after", 1.0)):
-        told = headers.get(name, "")
+        value = headers.get(name, "")
         with suppress(ValueError):
-            seconds = float(told) * unit
-            return seconds if seconds >= 0 else 0.0  # a number that is none counts as none
+            return max(0.0, float(value) * unit)
         with suppress(ValueError, OverflowError):
-            return max(0.0, parsedate_to_datetime(told).timestamp() - time.time())
-    if (later := _LATER.search(said)) is None:
+            return max(0.0, parsedate_to_datetime(value).timestamp() - time.time())
+    if (later := _LATER.search(words)) is None:
         return None
-    pieces = re.findall(r"(\d+\.?\d*|\.\d+) ?([a-z]+)", later[1].lower())
-    return sum(float(count) * _UNITS.get(unit[:3], 1.0) for count, unit in pieces)
+    times = re.findall(r"(\d+\.?\d*|\.\d+) ?([a-z]+)", later[1].lower())
+    return sum(float(count) * _UNITS.get(unit[:3], 1.0) for count, unit in times)
 
 
 def _complaint(data: object) -> tuple[str, tuple[str, str]]:
