@@ -117,6 +117,10 @@ class Handler(BaseHTTPRequestHandler):
         except ConnectionError:  # the client has given up
             pass
 
+    def do_CONNECT(self) -> None:
+        """Refuses to be a proxy."""
+        self.send_error(403)
+
     def stream(self, status: int, pieces: Iterator[str]) -> None:
         """Sends an event stream piece by piece; it ends with the connection."""
         try:
@@ -131,6 +135,33 @@ class Handler(BaseHTTPRequestHandler):
 
     def log_message(self, format: str, *args: object) -> None:
         pass
+
+
+@contextlib.contextmanager
+def raw(*pieces: bytes, pause: float) -> Iterator[str]:
+    """A server that sends the first piece once and the last for ever, and pauses between."""
+    over = threading.Event()
+
+    def serve() -> None:
+        while not over.is_set():
+            client, _ = listening.accept()
+            threading.Thread(target=drip, args=(client,), daemon=True).start()
+
+    def drip(client: socket.socket) -> None:
+        with client:
+            client.recv(65536)
+            try:
+                for piece in pieces[:-1]:
+                    client.sendall(piece)
+                while not over.wait(pause):
+                    client.sendall(pieces[-1])
+            except OSError:  # the client has given up
+                pass
+
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        threading.Thread(target=serve, daemon=True).start()
+        yield f"http://127.0.0.1:{listening.getsockname()[1]}/v1"
+        over.set()
 
 
 @contextlib.contextmanager

@@ -28,13 +28,12 @@ def test_completion_request_and_result(serve: Serve) -> None:
 
 
 def test_chat_requests(serve: Serve) -> None:
-    server = serve(lambda path, body, n: turn(None if n == 3 else f"{len(body['messages'])} turns"))
+    server = serve(lambda path, body, n: turn(f"{len(body['messages'])} turns"))
     turns = (Message("system", "Be short."), Message("user", "Hi"))
     by_form = OpenAILM("m", base_url=server.url, form="chat")
     assert by_form.generate([ASK])[0].text == "1 turns"
     assert OpenAILM("m", base_url=server.url).generate([GenerationRequest(turns, 5)])[0].text == "2 turns"
-    assert by_form.generate([ASK])[0].text == ""
-    assert [path for path, _, _ in server.seen] == ["/v1/chat/completions"] * 3
+    assert [path for path, _, _ in server.seen] == ["/v1/chat/completions"] * 2
     assert server.seen[0][1]["messages"] == [{"role": "user", "content": "Say"}]
     assert server.seen[1][1]["messages"][0] == {"role": "system", "content": "Be short."}
     assert "stop" not in server.seen[0][1]
@@ -109,6 +108,8 @@ SILENT = [
     (turn("The pers", "content_filter"), "withheld text: its content filter stepped in."),
     (turn([{"type": "refusal", "refusal": "No."}], refusal="No."), "refused to answer: No."),
     (turn(None, tool_calls=[{"id": "1"}], finish="tool_calls"), "called a tool in place of an answer."),
+    (turn(""), "wrote nothing."),
+    (turn(None), "wrote nothing."),
 ]
 
 
@@ -130,7 +131,6 @@ SPOKEN = [
         "red",
     ),
     (turn("a\ud800b"), "a\ufffdb"),
-    (turn(""), ""),
 ]
 
 
@@ -143,18 +143,24 @@ def test_the_text_of_an_answer_is_without_thoughts(serve: Serve, reply: Reply, t
 
 
 @pytest.mark.parametrize(
-    "message", ["System role not supported", "Conversation roles must alternate user/assistant/user", "No: disk full"]
+    "message",
+    [
+        (400, "System role not supported"),
+        (400, "Conversation roles must alternate user/assistant/user"),
+        (500, "Jinja Exception: System role not supported"),
+        (400, "No: disk full"),
+    ],
 )
-def test_a_template_without_a_system_turn_is_told_it_by_the_user(serve: Serve, message: str) -> None:
+def test_a_template_without_a_system_turn_is_told_it_by_the_user(serve: Serve, message: tuple[int, str]) -> None:
     def answer(path: str, body: dict[str, Any], n: int) -> Reply:
         roles = [one["role"] for one in body["messages"]]
-        return failure(400, message) if "system" in roles else turn(body["messages"][0]["content"])
+        return failure(*message) if "system" in roles else turn(body["messages"][0]["content"])
 
     server = serve(answer)
     lm = OpenAILM("m", base_url=server.url)
     turns = (Message("system", "Be short."), Message("user", "Hi"), Message("assistant", "Ho"), Message("user", "So"))
-    if "disk" in message:
-        assert message in str(refusal(lm, GenerationRequest(turns, 5)))
+    if "disk" in message[1]:
+        assert message[1] in str(refusal(lm, GenerationRequest(turns, 5)))
         return
     assert [made.text for made in lm.generate([GenerationRequest(turns, 5)])] == ["Be short.\n\nHi"]
     assert [one["role"] for one in server.seen[1][1]["messages"]] == ["user", "assistant", "user"]
@@ -204,6 +210,45 @@ def test_parameters_a_model_refuses_are_left_out(serve: Serve) -> None:
     always = serve(lambda path, body, n: failure(400, "no", param="temperature", code="unsupported_value"))
     refusal(OpenAILM("m", base_url=always.url))
     assert len(always.seen) == 2
+
+
+REFUSED = [
+    ("max_tokens", 400, "litellm: Unsupported parameter: 'max_tokens' is not supported. Use 'max_completion_tokens'."),
+    ("temperature", 400, "Unsupported parameter: 'temperature' is not supported with this model."),
+    ("temperature", 422, "Input validation error: `temperature` must be strictly positive"),
+    ("stop", 400, "Argument not supported on this model: stop"),
+    ("stop", 500, "Unknown argument: stop"),
+]
+
+
+@pytest.mark.parametrize(("name", "status", "words"), REFUSED)
+def test_a_refused_parameter_is_known_by_its_name_alone(serve: Serve, name: str, status: int, words: str) -> None:
+    server = serve(lambda path, body, n: failure(status, words) if name in body else completion("ok"))
+    lm = OpenAILM("m", base_url=server.url)
+    for _ in range(2):
+        assert lm.generate([GenerationRequest("Say", 5, stop=("\nQ:",))])[0].text == "ok"
+    assert len(server.seen) == 3, "it is learnt once"
+    body = server.seen[-1][1]
+    assert body.get("max_completion_tokens", body.get("max_tokens")) == 5
+    assert {"temperature", "stop"} - {name} <= body.keys()
+
+
+@pytest.mark.parametrize(
+    "words", ["max_tokens is too large: 5. This model supports at most 4 tokens.", "Please stop, we are full", "no"]
+)
+def test_what_is_no_refusal_of_a_parameter_leaves_it_in(serve: Serve, words: str) -> None:
+    server = serve(lambda path, body, n: failure(400, words))
+    lm = OpenAILM("m", base_url=server.url)
+    assert words.rstrip(".") in str(refusal(lm, GenerationRequest("Say", 5, stop=("x",)))) and len(server.seen) == 1
+
+
+def test_a_parameter_that_was_named_by_the_way_is_sent_again(serve: Serve) -> None:
+    server = serve(lambda path, body, n: failure(400, "Unsupported: stop") if n < 3 else completion("ok"))
+    lm = OpenAILM("m", base_url=server.url)
+    request = GenerationRequest("Say", 5, stop=("x",))
+    assert "Unsupported" in str(refusal(lm, request))
+    lm.generate([request])
+    assert ["stop" in body for _, body, _ in server.seen] == [True, False, True]
 
 
 @pytest.mark.parametrize(

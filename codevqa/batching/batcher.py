@@ -15,6 +15,7 @@ from typing import Any, Generic, TypeVar
 
 from ..core.errors import CodeVQAError, ModelError, ServerError, record
 from ..models.turn import Turn
+from ..models.unwanted import unwanted_once
 from .feed import Feed, Pair, Slot, tell
 
 Request = TypeVar("Request")
@@ -105,7 +106,7 @@ class Batcher(Generic[Request, Result]):
             feed: Feed[Request, Result] | None = None
             try:
                 if self._join is None or alone:
-                    running: Future[Any] = self._executor.submit(self._timed, [request for request, _ in batch])
+                    running: Future[Any] = self._executor.submit(self._timed, batch)
                 else:
                     feed = Feed(batch, self._waiting, self._max_size, loop, self._turn)
                     running = self._executor.submit(self._joined, self._join, feed)
@@ -116,10 +117,10 @@ class Batcher(Generic[Request, Result]):
             return
         self.busy = False
 
-    def _timed(self, requests: Sequence[Request]) -> tuple[Sequence[Result], float]:
-        with self._turn:
+    def _timed(self, batch: Sequence[Pair[Request]]) -> tuple[Sequence[Result], float]:
+        with self._turn, unwanted_once([slot.done for _, slot in batch]):
             begun = time.perf_counter()
-            return list(self._run(requests)), time.perf_counter() - begun
+            return list(self._run([request for request, _ in batch])), time.perf_counter() - begun
 
     def _joined(self, join: Callable[[Feed[Request, Result]], None], feed: Feed[Request, Result]) -> None:
         with self._turn:

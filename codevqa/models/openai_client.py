@@ -6,36 +6,30 @@ import json
 import logging
 import os
 import random
-import re
-import threading
 import weakref
 from collections.abc import Callable, Sequence
-from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
-from typing import Any, TypeVar
+from concurrent.futures import FIRST_EXCEPTION, CancelledError, Future, ThreadPoolExecutor, wait
+from contextlib import suppress
+from typing import Any, TypeVar, cast
 
 import httpx2
 
-from ..core.errors import ModelError, SetupError
+from ..core.errors import EngineClosedError, ModelError, SetupError
 from ..core.text import shown_address
-from .chat_template import without_system
+from .http_backend import Exchange, transport
+from .redaction import Redaction
+from .refusals import accepted, refused_by
 from .server_reply import END, Failure, ServerReply, read
 from .text_stream import TextStream
 from .turn import Turn
+from .unwanted import unwanted
 
 _OPENAI = "https://api.openai.com/v1"
 _CONNECT_S = 5.0
 _FIRST_DELAY_S = 0.25
 _LONGEST_DELAY_S = 8.0
-_LONGEST_RETRY_AFTER_S = 30.0
-_KEY_LIKE = re.compile(r"\b(?:sk|pk|key)-[\w*.\-]{4,}")
-_OPTIONAL = frozenset({"temperature", "stop", "stream", "max_tokens"})
-"""Parameters that some models refuse and an answer can do without; the last has another name there."""
-_WITH = {"stream": "stream_options", "logprobs": "top_logprobs"}
-"""What goes with a parameter that was refused."""
-_NO_SYSTEM = re.compile(
-    r"system.*\brole|\brole.*system|roles must alternate|system (?:message|prompt|instruction)", re.I
-)
-"""What servers say whose chat template has no turn of the system."""
+_LOOK_S = 0.2
+"""How often it is asked whether somebody still waits for an answer."""
 
 _Q = TypeVar("_Q")
 _A = TypeVar("_A")
@@ -54,10 +48,13 @@ class OpenAIClient:
             long for the last.
         max_retries: attempts after the first, for answers 408, 409, 429 and 5xx and for lost connections; nothing else
             is tried again.
+        max_wait: seconds in all that a request waits for a server that says when it will answer, or that it loads its
+            model; these attempts do not count.
         concurrency: most requests in flight.
 
     Raises:
-        SetupError: no API key for OpenAI's own server, an address or key that cannot be one, or a setting out of range.
+        SetupError: no API key for OpenAI's own server, an address or key that cannot be one, a setting out of range, or
+            a proxy or certificates in the environment that cannot be used.
     """
 
     def __init__(
@@ -68,10 +65,11 @@ class OpenAIClient:
         api_key: str | None = None,
         timeout: float = 60.0,
         max_retries: int = 3,
+        max_wait: float = 60.0,
         concurrency: int = 16,
     ) -> None:
-        if timeout <= 0 or max_retries < 0 or concurrency < 1:
-            raise SetupError("timeout and concurrency must be positive, max_retries not negative.")
+        if timeout <= 0 or max_retries < 0 or not max_wait >= 0 or concurrency < 1:
+            raise SetupError("timeout and concurrency must be positive, max_retries and max_wait not negative.")
         address = base_url or os.environ.get("OPENAI_BASE_URL") or ""
         key = (api_key or os.environ.get("OPENAI_API_KEY") or "").strip()
         if not key and not address:
@@ -84,46 +82,69 @@ class OpenAIClient:
         self.name = model
         self.timeout = timeout
         self.max_retries = max_retries
+        self.max_wait = max_wait
         self.concurrency = concurrency
         self.batch = max(64, concurrency)
         self.turn = Turn()  # any number of threads may ask at once
+        sender, self._proxy, proxy = transport(url, concurrency)
         self._client = httpx2.Client(
             # A packed answer may unpack to any size; a redirect would take prompt and key to another server.
             headers={"Accept-Encoding": "identity", "Content-Type": "application/json"}
             | ({"Authorization": f"Bearer {key}"} if key else {}),
             follow_redirects=False,
-            timeout=httpx2.Timeout(timeout, connect=min(_CONNECT_S, timeout)),
-            limits=httpx2.Limits(max_connections=concurrency, max_keepalive_connections=concurrency),
+            timeout=httpx2.Timeout(None, connect=_CONNECT_S),
+            transport=sender,
         )
         self.address = shown_address(str(url)).rstrip("/")
         """Where the server is, without user, password and query."""
-        self._secrets = [one for one in (key, url.password, *url.params.values()) if len(one) > 5]
-        self._refused: set[str] = set()
+        queried = [value for name, value in url.params.items() if "version" not in name]
+        self._redact = Redaction([key, url.password, httpx2.URL(proxy).password, *queried])
+        self._refused: frozenset[str] = frozenset()
         self._threads = ThreadPoolExecutor(concurrency, thread_name_prefix="openai")
+        self._under_way: set[Exchange] = set()
         # One that nobody closes must not leave sockets behind.
-        self._finalizer = weakref.finalize(self, _close, self._threads, self._client)
+        self._finalizer = weakref.finalize(self, _close, self._threads, self._client, self._under_way)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.name!r}, base_url={self.address!r})"
 
     def close(self) -> None:
-        """Ends the connections and threads; done by itself when the object goes."""
+        """Ends requests under way, connections and threads; done by itself when the object goes."""
         self._finalizer()
 
-    def _together(self, answer: Callable[[_Q, threading.Event], _A], requests: Sequence[_Q]) -> list[_A]:
-        """Answers requests in threads; the event says that nobody waits for the answer any more."""
-        cancelled = threading.Event()
-        with self.turn:
-            futures = [self._threads.submit(answer, request, cancelled) for request in requests]
+    def _together(self, answer: Callable[[_Q, Exchange], _A], requests: Sequence[_Q]) -> list[_A]:
+        """Answers requests in threads; one that nobody waits for any more is ended, and its place holds None.
+
+        Raises:
+            EngineClosedError: the client is closed.
+        """
+        exchanges, over = [Exchange() for _ in requests], unwanted()
+        self._under_way.update(exchanges)
+        futures: list[Future[_A]] = []
         try:
-            done, _ = wait(futures, return_when=FIRST_EXCEPTION)
-            for future in done:
-                future.result()
-            return [future.result() for future in futures]
+            with self.turn:
+                for request, exchange in zip(requests, exchanges, strict=True):
+                    futures.append(self._threads.submit(_unless_cancelled, answer, request, exchange))
+            waiting = futures
+            while waiting:
+                for future in wait(waiting, _LOOK_S, FIRST_EXCEPTION).done:
+                    future.result()
+                for number, exchange in enumerate(exchanges):
+                    if over(number):
+                        exchange.cancel()
+                waiting = [future for future in waiting if not future.done()]
+        except RuntimeError:  # threads of a closed client take nothing
+            if self._finalizer.alive:
+                raise
         finally:
-            cancelled.set()
+            for exchange in exchanges:
+                exchange.cancel()
             for future in futures:
                 future.cancel()
+            self._under_way.difference_update(exchanges)
+        if not self._finalizer.alive:
+            raise EngineClosedError(f"The client of {self.name} is closed. Make another to ask more.")
+        return [future.result() for future in futures]
 
     def check(self) -> None:
         """Asks the server whether it is there, in seconds; what it thinks of the key or the model shows later.
@@ -132,114 +153,121 @@ class OpenAIClient:
             ServerError: it cannot be reached.
         """
         try:
-            with self._client.stream("GET", self._endpoint("models"), timeout=_CONNECT_S):
+            with Exchange().within(_CONNECT_S), self._client.stream("GET", self._endpoint("models")):
                 pass
         except httpx2.ReadTimeout:  # there, and busy
             pass
         except httpx2.TransportError as error:
             raise self._error(_unreached(error), 1) from None
 
-    def _ask(self, body: dict[str, Any], cancelled: threading.Event, stream: TextStream | None = None) -> ServerReply:
-        body, failures = {"model": self.name, "temperature": 0, **body}, 0
-        while True:
-            given = self._accepted(body)
+    def _ask(self, body: dict[str, Any], exchange: Exchange, stream: TextStream | None = None) -> ServerReply:
+        """Sends a request until it is answered.
+
+        Raises:
+            CancelledError: nobody waits for it any more.
+            ModelError: it is not answered.
+        """
+        body = {"model": self.name, "temperature": 0, **body}
+        refused, whole, failures, attempts, waited = self._refused, frozenset[str](), 0, 0, 0.0
+        while not exchange.cancelled():
+            sent, attempts = accepted(body, refused | whole), attempts + 1
             try:
-                reply = self._send(given, stream, cancelled)
-                if not cancelled.is_set():
-                    reply.check(body["max_tokens"])
+                reply = self._send(sent, stream, exchange)
+                reply.check(body["max_tokens"], stops="stop" in body and "prompt" in body)
+                self._refused |= refused  # not before: a server may name a parameter by the way
                 return reply
             except Failure as failure:
-                if self._adapt(failure, given):
+                if adapted := self._adapt(failure, sent):
+                    refused |= adapted
                     continue
-                failures += 1
-                if failure.again and failures <= self.max_retries and not cancelled.wait(_delay(failure, failures)):
+                if failure.streamed and not whole:
+                    whole = frozenset({"stream"})
                     continue
-                raise self._error(failure, failures) from None
+                delay, left = _delay(failure, attempts), self.max_wait - waited
+                if failure.wait > left:
+                    failure.what += f" and asks to wait {failure.wait:.0f} s, longer than max_wait"
+                    failure.hint = "Ask again later, or raise max_wait."
+                elif failure.busy and left > 0:
+                    delay = min(delay, left)
+                    waited += delay
+                    exchange.pause(delay)
+                    continue
+                elif failure.again and not failure.busy and failures < self.max_retries:
+                    failures += 1
+                    exchange.pause(delay)
+                    continue
+                raise self._error(failure, attempts) from None
+        raise CancelledError
 
-    def _send(self, body: dict[str, Any], stream: TextStream | None, cancelled: threading.Event) -> ServerReply:
-        reply, ended = ServerReply(), False
+    def _send(self, body: dict[str, Any], stream: TextStream | None, exchange: Exchange) -> ServerReply:
+        reply, ended, heard = ServerReply(), False, 0
         url = self._endpoint("chat/completions" if "messages" in body else "completions")
         try:
-            with self._client.stream("POST", url, content=json.dumps(body)) as response:
-                for data in read(response, self.timeout):
+            with exchange.within(self.timeout), self._client.stream("POST", url, content=json.dumps(body)) as response:
+                for data in read(response):
                     ended = data == END
-                    if ended or cancelled.is_set():
+                    if ended or exchange.cancelled():
                         break
+                    exchange.extend()
                     reply.add(data)
-                    if stream is not None:
+                    if stream is not None and reply.size - heard > reply.size >> 6:  # each time reads the whole text
+                        heard = reply.size
                         stream.tell(reply.text)
         except (httpx2.ReadTimeout, httpx2.WriteTimeout, httpx2.PoolTimeout):
             what = f"did not answer within {self.timeout:g} s"
             raise Failure(what, hint="Raise timeout or lower concurrency.", passing=True) from None
         except httpx2.TransportError as error:
             raise _unreached(error) from None
-        if not (ended or reply.finish or cancelled.is_set()):
-            raise Failure("broke off its answer", passing=True, again=True)
+        finally:
+            if exchange.cancelled():  # whatever came of it, a body that ends in the midst included
+                raise CancelledError
+        if not reply.finish and (not ended or "stream" in body):
+            raise Failure("broke off its answer", passing=True, again=True, streamed=ended)
         return reply
 
     def _endpoint(self, name: str) -> httpx2.URL:
         return self._url.copy_with(path=f"{self._url.path.rstrip('/')}/{name}")
 
-    def _accepted(self, body: dict[str, Any]) -> dict[str, Any]:
-        """Returns what is sent to this model, without what it refused."""
-        refused = frozenset(self._refused)
-        gone = refused | {_WITH.get(name) for name in refused}
-        given = {name: value for name, value in body.items() if name not in gone}
-        if "max_tokens" in refused:
-            given["max_completion_tokens"] = body["max_tokens"]
-        if "system" in refused and "messages" in given:
-            given["messages"] = without_system(given["messages"])
-        return given
-
-    def _adapt(self, failure: Failure, given: dict[str, Any]) -> bool:
-        """Notes what this model does not take (reasoning models refuse some parameters); False if it is not that."""
-        if failure.status not in (400, 403, 422):
-            return False
-        code, param = failure.about
-        said = f"{failure.said} {param}".lower()
-        if "stream_options" in given and "stream_options" in said:
-            refused = "stream_options"
-        elif "logprobs" in given and "logprobs" in said:  # most name it in words alone
-            refused = "logprobs"
-        elif _NO_SYSTEM.search(failure.said) and any(one["role"] == "system" for one in given.get("messages", ())):
-            refused = "system"
-        elif code in ("unsupported_parameter", "unsupported_value") and param in given and param in _OPTIONAL:
-            refused = param
-        else:
-            return False
-        self._refused.add(refused)
-        return True
+    def _adapt(self, failure: Failure, sent: dict[str, Any]) -> frozenset[str]:
+        """Returns what this model does not take of a request that failed."""
+        return refused_by(failure, sent)
 
     def _error(self, failure: Failure, attempts: int) -> ModelError:
-        did = f"{self.name} at {self.address} {failure.what}"
+        through = f" through the proxy of {self._proxy}" if self._proxy else ""
+        did = f"{self.name} at {self.address}{through} {failure.what}"
         if not failure.what:
-            did = f"Cannot reach the model server at {self.address}"
+            did = f"Cannot reach the model server at {self.address}{through}"
         tries = f" ({attempts} attempts)" if attempts > 1 else ""
         said = self._redact(failure.said).rstrip(".")
         said = f": {said[:200]}{'...' if len(said) > 200 else ''}" if said else ""
-        return failure.kind(f"{did}{tries}{said}.", hint=failure.hint, retryable=failure.passing)
-
-    def _redact(self, text: str) -> str:
-        for secret in self._secrets:
-            text = text.replace(secret, "[API key]")
-        return _KEY_LIKE.sub("[API key]", text)
+        own = self._proxy and (failure.status in (403, 407, 502, 503, 504) or not failure.what)
+        hint = f"Mend or unset {self._proxy}, or list the server in NO_PROXY." if own else failure.hint
+        return failure.kind(f"{did}{tries}{said}.", hint=hint, retryable=failure.passing)
 
 
-def _close(threads: ThreadPoolExecutor, client: httpx2.Client) -> None:
+def _unless_cancelled(answer: Callable[[_Q, Exchange], _A], request: _Q, exchange: Exchange) -> _A:
+    with suppress(CancelledError):
+        return answer(request, exchange)
+    return cast(_A, None)
+
+
+def _close(threads: ThreadPoolExecutor, client: httpx2.Client, under_way: set[Exchange]) -> None:
     threads.shutdown(wait=False, cancel_futures=True)
+    for exchange in tuple(under_way):
+        exchange.cancel()
     client.close()
 
 
 def _unreached(error: httpx2.TransportError) -> Failure:
-    again = not isinstance(error, httpx2.TimeoutException)
+    again = not isinstance(error, httpx2.TimeoutException | httpx2.ProxyError)
     said = str(error) or type(error).__name__
     return Failure("", said, "Is it running, and is base_url right?", passing=True, again=again)
 
 
 def _delay(failure: Failure, failures: int) -> float:
-    """Seconds to wait: exponential with jitter, or what the server asks for within reason."""
+    """Seconds to wait: exponential with jitter, or what the server asks for."""
     backoff: float = min(_FIRST_DELAY_S * 2 ** (failures - 1), _LONGEST_DELAY_S) * random.uniform(0.75, 1.25)
-    return min(max(failure.wait, backoff), _LONGEST_RETRY_AFTER_S)
+    return max(failure.wait, backoff)
 
 
 def _parsed(address: str) -> httpx2.URL:

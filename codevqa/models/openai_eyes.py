@@ -14,6 +14,7 @@ from cachetools import LRUCache, cached
 from ..core.errors import ModelError, SetupError
 from ..core.images import Picture
 from .base import LookRequest, Sight
+from .http_backend import Exchange
 from .openai_client import OpenAIClient
 from .options import ServerOptions
 from .server_reply import Failure
@@ -72,7 +73,7 @@ class OpenAIEyes(OpenAIClient):
         """
         return self._together(self._look, requests)
 
-    def _look(self, request: LookRequest, cancelled: threading.Event) -> Sight:
+    def _look(self, request: LookRequest, exchange: Exchange) -> Sight:
         shown = [{"url": self._encoded(picture), **self._detail} for picture in request.pictures]
         content = [*({"type": "image_url", "image_url": one} for one in shown), {"type": "text", "text": request.text}]
         body: dict[str, Any] = {"max_tokens": request.max_tokens, "messages": [{"role": "user", "content": content}]}
@@ -80,7 +81,7 @@ class OpenAIEyes(OpenAIClient):
             body |= {"logprobs": True, "top_logprobs": 20}  # no server tells more
             if self.structured:
                 body["structured_outputs"] = {"choice": list(request.choices)}
-        reply = self._ask(body, cancelled)
+        reply = self._ask(body, exchange)
         return Sight(
             # A word takes a token at least: what goes beyond was not asked for.
             "".join(re.findall(r"\s*\S+", reply.text)[: request.max_tokens]).strip(),
@@ -89,11 +90,11 @@ class OpenAIEyes(OpenAIClient):
             reply.tokens("completion_tokens"),
         )
 
-    def _adapt(self, failure: Failure, given: dict[str, Any]) -> bool:
+    def _adapt(self, failure: Failure, sent: dict[str, Any]) -> frozenset[str]:
         if failure.status >= 400 and _BLIND.search(failure.said):
             hint = "Name a vision-language model; llama.cpp's server also needs its --mmproj."
             raise self._error(Failure("has no eyes", failure.said, hint, ModelError), 1) from None
-        return super()._adapt(failure, given)
+        return super()._adapt(failure, sent)
 
 
 def chances(beginnings: Mapping[str, float], choices: Sequence[str]) -> tuple[tuple[str, float], ...]:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Sequence
 from typing import Any, Literal, Unpack
 
 from ..core.errors import SetupError
 from .base import Completion, GenerationRequest, cut_at_stop
+from .http_backend import Exchange
 from .openai_client import OpenAIClient
 from .options import ServerOptions
 from .text_stream import stream_of
@@ -55,7 +55,7 @@ class OpenAILM(OpenAIClient):
         """
         return self._together(self._complete, requests)
 
-    def _complete(self, request: GenerationRequest, cancelled: threading.Event) -> Completion:
+    def _complete(self, request: GenerationRequest, exchange: Exchange) -> Completion:
         stop = [s for s in request.stop if s]
         body: dict[str, Any] = {"max_tokens": request.max_tokens}
         if stop:
@@ -69,7 +69,7 @@ class OpenAILM(OpenAIClient):
             body["messages"] = [{"role": "user", "content": request.prompt}]
         else:
             body["prompt"] = request.prompt
-        reply = self._ask(body, cancelled, stream)
+        reply = self._ask(body, exchange, stream)
         # Some servers leave the stop text in the output.
         text = cut_at_stop(reply.text, stop)
         if stream is not None:

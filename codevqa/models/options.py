@@ -61,4 +61,5 @@ class ServerOptions(TypedDict, total=False):
     api_key: str | None
     timeout: float
     max_retries: int
+    max_wait: float
     concurrency: int

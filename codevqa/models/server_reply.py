@@ -7,9 +7,12 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
+from email.utils import parsedate_to_datetime
 from typing import Any, TypeVar
 
 import httpx2
@@ -24,8 +27,14 @@ _MOST = 16 << 20
 """Bytes of one answer."""
 _LONGEST_SAID = 5000
 """Characters of what a server says of an error."""
-_WHOLE_STREAM = 10
-"""How many times as long as one piece a streamed answer may take in all."""
+_BUSY = (429, 503)
+"""What a server says that will answer later, and perhaps in words when."""
+_LATER = re.compile(
+    r"(?:again|retry|wait)\D{0,30}?((?:[\d.]+ ?(?:ms|milli\w*|s|sec\w*|m|min\w*|h|hours?)(?![a-z]) ?)+)", re.I
+)
+_LOADING = re.compile(r"\bloading\b|\bloaded yet|starting up|warming up", re.I)
+_UNITS = {"ms": 0.001, "mil": 0.001, "m": 60.0, "min": 60.0, "h": 3600.0, "hou": 3600.0}
+"""Seconds in each unit but the second, by its first letters."""
 _THINKING_HINT = "Raise max_tokens, or turn the model's thinking off."
 _OWN_FAULT = (400, 413, 422)
 """What a server says to one request, such as a prompt that is too long: others may fare better."""
@@ -63,6 +72,10 @@ class Failure(Exception):
     """Code and parameter of a refusal, where the server names them."""
     wait: float = 0.0
     """Seconds that the server asks to wait."""
+    busy: bool = False
+    """Whether it says that it will answer after a while."""
+    streamed: bool = False
+    """Whether the answer may come if it is not streamed."""
 
     def __post_init__(self) -> None:
         self.said = " ".join(whole_characters(self.said[:_LONGEST_SAID]).split())
@@ -74,7 +87,10 @@ class ServerReply:
     def __init__(self) -> None:
         self.finish = ""
         """Why it ended, as the server says."""
-        self._raw = self._refusal = ""
+        self.size = 0
+        """Characters so far, thoughts included."""
+        self._parts: list[str] = []
+        self._refusal = ""
         self._usage: dict[str, Any] = {}
         self._logprobs: Any = None
         self._seen = False
@@ -86,7 +102,7 @@ class ServerReply:
             Failure: it has another form, or is an error.
         """
         chunk = _expect(_json(data), dict)
-        if chunk.get("error"):
+        if chunk.get("error") or ("choices" not in chunk and (chunk.get("message") or chunk.get("detail"))):
             raise Failure("failed", _complaint(chunk)[0])
         if isinstance(chunk.get("usage"), dict):
             self._usage = chunk["usage"]
@@ -95,13 +111,19 @@ class ServerReply:
             said = choice.get("delta") or choice.get("message") or {"content": choice.get("text")}
             said = _expect(said, dict)
             self._seen = self._seen or not choice.keys().isdisjoint(("delta", "message", "text"))
-            self._raw += _words(said.get("content"))
+            self._parts.append(_words(said.get("content")))
+            self.size += len(self._parts[-1])
             refusal = said.get("refusal")
-            self._refusal += refusal if isinstance(refusal, str) else ""
+            self._refusal += refusal[:_LONGEST_SAID] if isinstance(refusal, str) else ""
             called = "tool_calls" if said.get("tool_calls") else ""
             if not (said.get("reasoning_content") or said.get("reasoning")):
                 self._logprobs = self._logprobs or choice.get("logprobs")
             self.finish = str(choice.get("finish_reason") or called or self.finish)
+
+    @property
+    def _raw(self) -> str:
+        self._parts = ["".join(self._parts)]
+        return self._parts[0]
 
     @property
     def text(self) -> str:
@@ -129,8 +151,8 @@ class ServerReply:
         count = self._usage.get(kind)
         return count if type(count) is int and 0 <= count < 1 << 53 else 0
 
-    def check(self, max_tokens: int) -> None:
-        """Refuses an answer whose text is not there.
+    def check(self, max_tokens: int, *, stops: bool = False) -> None:
+        """Refuses an answer whose text is not there; it may be empty where it ``stops`` at what a prompt names.
 
         Raises:
             Failure: says why.
@@ -148,14 +170,15 @@ class ServerReply:
             raise Failure("called a tool in place of an answer", "", "Turn the server's tools off.", ModelError)
         if self.finish == "content_filter":
             raise Failure("withheld text: its content filter stepped in", kind=ModelError)
+        if not stops and not self.text:
+            raise Failure("wrote nothing", "", "Check the model's chat template, or ask another model.", ModelError)
 
 
-def read(response: httpx2.Response, seconds: float) -> Iterator[bytes]:
+def read(response: httpx2.Response) -> Iterator[bytes]:
     """Yields an answer in the pieces that :meth:`ServerReply.add` takes, one or each event of a stream, then the END.
 
     Args:
         response: the answer, none of which has been read.
-        seconds: that it may take, or each piece of a stream.
 
     Raises:
         Failure: it is a refusal, or too large.
@@ -165,30 +188,24 @@ def read(response: httpx2.Response, seconds: float) -> Iterator[bytes]:
     if encoding != "identity":  # a few kilobytes may unpack to any size
         raise Failure(f"packed its answer ({encoding!r:.40}), which was not asked for", hint="Turn that off there.")
     streamed = response.headers.get("content-type", "").startswith("text/event-stream")
-    pieces = _bounded(response, seconds, streamed)
+    pieces = _bounded(response)
     if not response.is_success:
         raise _refusal(response, b"".join(pieces))
     if not streamed:
         yield from (b"".join(pieces), END)
         return
     for line in _lines(pieces):
-        data = line[5:].strip()
-        if data and line.startswith(b"data:"):
-            yield data
+        kind, _, data = line.partition(b":")
+        if kind in (b"data", b"error") and data.strip():  # llama.cpp tells errors so; the rest are comments
+            yield data.strip()
 
 
-def _bounded(response: httpx2.Response, seconds: float, streamed: bool) -> Iterator[bytes]:
-    began = piece = time.monotonic()
+def _bounded(response: httpx2.Response) -> Iterator[bytes]:
     size = 0
     for chunk in response.iter_raw():
         size += len(chunk)
-        now = time.monotonic()
-        if now - piece > seconds or now - began > seconds * (_WHOLE_STREAM if streamed else 1):
-            raise httpx2.ReadTimeout("the answer took too long", request=response.request)
         if size > _MOST:
             raise Failure(f"sent an answer over {_MOST >> 20} MB")
-        if not streamed or b"data:" in chunk:  # the rest are comments
-            piece = now
         yield chunk
 
 
@@ -213,18 +230,29 @@ def _refusal(response: httpx2.Response, body: bytes) -> Failure:
         said, about = _complaint(_json(body))
     except Failure:
         said, about = body.decode("utf-8", "replace"), ("", "")
-    try:
-        wait = max(0.0, float(headers.get("retry-after", 0)))
-    except ValueError:  # a date
-        wait = 0.0
     # An empty account also answers 429, and waiting does not fill it.
     again = status >= 500 or (status in _PASSING and about[0] != "insufficient_quota")
+    wait = _wait(headers, said if status in _BUSY else "") if again else None
+    busy = again and (wait is not None or (status in _BUSY and bool(_LOADING.search(said))))
     hint = 'Use form="chat".' if "chat model" in said else _STATUS_HINTS.get(status, "")
     kind = ModelError if status in _OWN_FAULT else ServerError
     said = said.strip() or response.reason_phrase
-    return Failure(
-        f"answered {status}", said, hint, kind, passing=again, again=again, status=status, about=about, wait=wait
-    )
+    what = f"answered {status}"
+    return Failure(what, said, hint, kind, again, again, status, about, wait=wait or 0.0, busy=busy)
+
+
+def _wait(headers: httpx2.Headers, words: str) -> float | None:
+    """Returns the seconds that a server asks to wait, by its headers or in words; None where it does not."""
+    for name, unit in (("retry-after-ms", 0.001), ("retry-after", 1.0)):
+        value = headers.get(name, "")
+        with suppress(ValueError):
+            return max(0.0, float(value) * unit)
+        with suppress(ValueError, OverflowError):
+            return max(0.0, parsedate_to_datetime(value).timestamp() - time.time())
+    if (later := _LATER.search(words)) is None:
+        return None
+    times = re.findall(r"(\d+\.?\d*|\.\d+) ?([a-z]+)", later[1].lower())
+    return sum(float(count) * _UNITS.get(unit[:3], 1.0) for count, unit in times)
 
 
 def _complaint(data: object) -> tuple[str, tuple[str, str]]:

@@ -5,21 +5,18 @@ import contextlib
 import gc
 import os
 import signal
-import socket
 import subprocess
 import sys
 import threading
 import time
 import tracemalloc
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 from cli_kit import GARDEN, environment
 from engine_kit import RED, children, engine, held
-from openai_kit import Reply, Serve, completion, event
+from openai_kit import Reply, Serve, completion, event, raw
 
 from codevqa import CodeVQA, Limits
 from codevqa.core.errors import ServerError
@@ -40,33 +37,6 @@ def refused(vqa: CodeVQA, question: str = "Hold") -> ServerError:
     with pytest.raises(ServerError) as caught:
         vqa.ask(RED, question)
     return caught.value
-
-
-@contextmanager
-def raw(*pieces: bytes, pause: float) -> Iterator[str]:
-    """A server that sends the first piece once and the last for ever, and pauses between."""
-    over = threading.Event()
-
-    def serve() -> None:
-        while not over.is_set():
-            client, _ = listening.accept()
-            threading.Thread(target=drip, args=(client,), daemon=True).start()
-
-    def drip(client: socket.socket) -> None:
-        with client:
-            client.recv(65536)
-            try:
-                for piece in pieces[:-1]:
-                    client.sendall(piece)
-                while not over.wait(pause):
-                    client.sendall(pieces[-1])
-            except OSError:  # the client has given up
-                pass
-
-    with socket.create_server(("127.0.0.1", 0)) as listening:
-        threading.Thread(target=serve, daemon=True).start()
-        yield f"http://127.0.0.1:{listening.getsockname()[1]}/v1"
-        over.set()
 
 
 JSON = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 999999999\r\n\r\n"
