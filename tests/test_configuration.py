@@ -18,6 +18,7 @@ from cli_kit import GARDEN, ROOT, CommandLine, assert_one_clear_line, environmen
 from eval_kit import Numbered
 
 from codevqa import CodeVQA
+from codevqa.cli.options import chosen
 from codevqa.core.errors import InputError, ProgramTypeError, UnknownNameError
 from codevqa.core.settings import QuerySettings, Settings, WriterSettings
 from codevqa.eval import evaluate
@@ -206,6 +207,14 @@ def test_the_library_takes_single_values() -> None:
     with CodeVQA.from_preset("mini", settings=base, sets={"query.patches": 9, "matcher.block": 1}) as vqa:
         assert (vqa.settings.query.captions, vqa.settings.query.patches, vqa.settings.writer.max_tokens) == (5, 9, 8)
         assert vqa.configuration is not None and vqa.configuration.options["matcher"] == {"block": 1, "average": "all"}
+
+
+def test_a_model_is_the_same_for_the_library_and_the_command_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_BASE_URL", "http://127.0.0.1:9/v1")
+    with CodeVQA.from_preset("api", model="some") as vqa:
+        assert vqa.configuration is not None
+        assert vqa.configuration.parts == chosen("api", model="some").configure().here().parts
+        assert vqa.model_names["writer"] == vqa.model_names["eyes"] == "some"
 
 
 def test_the_library_names_the_option_that_was_meant(mini: CodeVQA) -> None:

@@ -44,6 +44,8 @@ class Preset:
     without_gpu: Mapping[str, object] = field(default_factory=dict)
     """What is set where there is no GPU: a language model in fewer bits, and fewer examples. A processor takes a
     second or two to read one."""
+    if_cached: Mapping[str, str] = field(default_factory=dict)
+    """Parts that are used in place of its own where their checkpoint lies in the hub's cache already."""
     domain: str | None = None
     """Folder with what its matcher and captioner know, where that is told: for as long as either looks."""
 
@@ -128,10 +130,11 @@ PRESETS: Mapping[str, Preset] = MappingProxyType(
                 about="one vision-language model of a server writes, reads and looks: photographs; needs --model",
                 measured="not at all: no served model could be had",
                 language_model=None,
-                retriever="sentence:sentence-transformers/all-mpnet-base-v2",
+                retriever=_MINI.retriever,
+                if_cached={"retriever": _BASE.retriever},
                 prompts=_PAPER_PROMPTS,
                 settings=Settings(writer=_WRITING, workers=64),
-                to_choose="Name one that your server has, with --model NAME; OPENAI_BASE_URL says where it is.",
+                to_choose="Name one that your server has: --model NAME.",
             ),
             _BASE,
             Preset(
