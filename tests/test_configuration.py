@@ -28,6 +28,7 @@ from codevqa.presets.checkpoints import resolve
 from codevqa.presets.compat import RELEASE, compat_layer
 from codevqa.presets.configuration import Layer, Text, configure, flat
 from codevqa.presets.presets import PRESETS
+from codevqa.prompts import load as load_prompts
 
 
 def said(*words: str) -> Layer:
@@ -129,6 +130,18 @@ def test_options_of_a_layer_go_to_whatever_the_part_is_in_the_end() -> None:
     assert configure("mini", [said("retriever=none")]).parts.keys() == PRESETS["mini"].parts.keys() - {"retriever"}
     with pytest.raises(InputError, match="There is no retriever to set"):
         configure("mini", [said("retriever=none", "retriever.device=cpu")])
+
+
+def test_settings_of_a_language_model_do_not_go_to_another(mini: CodeVQA) -> None:
+    own, other = configure("mini"), configure("mini", [Layer("--lm", {"language_model": "openai:x"})])
+    assert (own.settings.writer.max_tokens, own.settings.writer.repairs) == (256, 0)
+    assert (other.settings.writer.max_tokens, other.settings.writer.repairs) == (512, 1)
+    assert (own.origins["writer.repairs"], other.origins["writer.repairs"]) == ("preset mini", "default")
+    kept = configure("mini", [Layer("--lm", {"language_model": "openai:x"}), said("writer.repairs=0")])
+    assert (kept.settings.writer.repairs, kept.origins["writer.repairs"]) == (0, "--set")
+    assert other.settings.sets == own.settings.sets
+    prompts = load_prompts("mini")
+    assert getattr(mini.models.reader, "reading_shots") == 0 < prompts.reading_shots  # noqa: B009
 
 
 def test_what_a_back_end_does_not_have_is_left_out_of_compat_alone() -> None:

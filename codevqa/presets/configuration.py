@@ -158,6 +158,10 @@ def configure(name: str = "mini", layers: Iterable[Layer] = (), *, settings: Set
             where = f"{layer.origin}: " if layer.file else ""
             raise InputError(f"{where}{error.message}", hint=error.hint) from None
         origins[field] = layer.origin
+    # Settings of a preset, too, may be of the model that it names.
+    own_reader = parts.get("language_model") == chosen.language_model
+    for field in () if own_reader else (one for one in chosen.for_its_language_model if origins[one] == own):
+        values[field], origins[field] = usual[field], DEFAULT
     for role, spec in parts.items():
         # Options of a preset are of the model that it names.
         its = chosen.options.get(role, {}) if spec == chosen.parts.get(role) else {}

@@ -39,6 +39,8 @@ class Preset:
     to_choose: str = ""
     """What to do where it leaves the language model to be chosen."""
     settings: Settings = Settings()
+    for_its_language_model: tuple[str, ...] = ()
+    """Those of its settings that were made for its own language model: another keeps the usual ones."""
     options: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     """Arguments for loading a part, by role."""
     without_gpu: Mapping[str, object] = field(default_factory=dict)
@@ -86,6 +88,7 @@ _MINI = Preset(
         workers=64,
         strict_domain=True,
     ),
+    for_its_language_model=("writer.max_tokens", "writer.repairs"),
     domain="@mini/weights/domain",
     options={"matcher": {"block": 2, "average": "all"}, "captioner": {"min_length": 0, "temperature": 0.5}},
 )
