@@ -361,7 +361,8 @@ class Release:
         pool = [example for example in prompts.reading if example.form == form]
         if not pool and form in self._writer.prompts:
             pool = [example for example in self._writer.prompts[form].reading if example.form == form]
-        retriever, shots = self._writer.retriever, prompts.reading_shots
+        retriever, trained = self._writer.retriever, getattr(self._reader, "reading_shots", None)
+        shots = prompts.reading_shots if trained is None else trained
         if retriever is None or len(pool) <= shots or shots == 0:
             return pool[:shots]
         if (prompts.name, form) not in self._indexes:

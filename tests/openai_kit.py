@@ -82,6 +82,8 @@ class FakeServer(ThreadingHTTPServer):
         self.answer = answer
         self.seen: list[tuple[str, dict[str, Any], dict[str, str]]] = []
         self.checks = 0
+        self.models: list[str] | None = None
+        """What it lists; None refuses to."""
         self.lock = threading.Lock()
         self.url = f"http://127.0.0.1:{self.server_address[1]}/v1"
         threading.Thread(target=self.serve_forever, args=(0.02,), daemon=True).start()
@@ -95,7 +97,16 @@ class Handler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         self.server.checks += 1
-        self.send_error(404)
+        if self.server.models is None or self.path != "/v1/models":
+            self.send_error(404)
+            return
+        data = json.dumps({"object": "list", "data": [{"id": name} for name in self.server.models]}).encode()
+        with contextlib.suppress(ConnectionError):  # the client has given up
+            self.send_response(200)
+            self.send_header("Content-Type", "application/json")
+            self.send_header("Content-Length", str(len(data)))
+            self.end_headers()
+            self.wfile.write(data)
 
     def do_POST(self) -> None:
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))

@@ -73,7 +73,12 @@ def test_what_a_program_prints_is_shown_also_where_it_fails(codevqa: CommandLine
 )
 def test_prompt_prints_what_ask_shows(words: tuple[object, ...], tmp_path: Path, codevqa: CommandLine) -> None:
     if "--lm" in words:  # one with a chat template, whose completions are nonsense
-        words = ("--lm", f"transformers:{build_tiny_lm(tmp_path, context=20_000)}", "--set", "writer.max_tokens=5")
+        chat = build_tiny_lm(tmp_path, context=20_000)
+        words = (
+            "--lm",
+            f"transformers:{chat}",
+            *(f"--set={one}" for one in ("writer.max_tokens=5", "writer.repairs=0", "query.shots=0")),
+        )
     question = "IS the red  house LEFT of the tree?"
     printed = codevqa("prompt", "-q", question, *words)
     assert printed.returncode == 0, printed.stderr
@@ -91,7 +96,7 @@ def test_prompt_prints_what_ask_shows(words: tuple[object, ...], tmp_path: Path,
         (("run", "-", "-"), "cannot be the program and a picture"),
         ((*ASKED, "--evidence"), "--evidence does nothing without --json or --questions."),
         ((*ASKED, "--method", "pnpvqa", "--shots", "2"), "--shots does nothing with"),
-        ((*ASKED, "--method", "direct"), "The method direct needs a vision-language model. Name one"),
+        ((*ASKED, "--method", "direct"), "The method direct needs a vision-language model. Name one: --preset api"),
         ((*ASKED, "--set", "max_question=5"), "The limit is 5."),
         ((*ASKED, "--preset", "huge"), "No preset 'huge'. There are: mini, mini-vlm, vlm, api, base, large, paper."),
         ((*ASKED, "--preset", "mni"), "No preset 'mni'. Did you mean mini?"),

@@ -18,6 +18,7 @@ from cli_kit import GARDEN, ROOT, CommandLine, assert_one_clear_line, environmen
 from eval_kit import Numbered
 
 from codevqa import CodeVQA
+from codevqa.cli.options import chosen
 from codevqa.core.errors import InputError, ProgramTypeError, UnknownNameError
 from codevqa.core.settings import QuerySettings, Settings, WriterSettings
 from codevqa.eval import evaluate
@@ -27,6 +28,7 @@ from codevqa.presets.checkpoints import resolve
 from codevqa.presets.compat import RELEASE, compat_layer
 from codevqa.presets.configuration import Layer, Text, configure, flat
 from codevqa.presets.presets import PRESETS
+from codevqa.prompts import load as load_prompts
 
 
 def said(*words: str) -> Layer:
@@ -130,6 +132,18 @@ def test_options_of_a_layer_go_to_whatever_the_part_is_in_the_end() -> None:
         configure("mini", [said("retriever=none", "retriever.device=cpu")])
 
 
+def test_settings_of_a_language_model_do_not_go_to_another(mini: CodeVQA) -> None:
+    own, other = configure("mini"), configure("mini", [Layer("--lm", {"language_model": "openai:x"})])
+    assert (own.settings.writer.max_tokens, own.settings.writer.repairs) == (256, 0)
+    assert (other.settings.writer.max_tokens, other.settings.writer.repairs) == (512, 1)
+    assert (own.origins["writer.repairs"], other.origins["writer.repairs"]) == ("preset mini", "default")
+    kept = configure("mini", [Layer("--lm", {"language_model": "openai:x"}), said("writer.repairs=0")])
+    assert (kept.settings.writer.repairs, kept.origins["writer.repairs"]) == (0, "--set")
+    assert other.settings.sets == own.settings.sets
+    prompts = load_prompts("mini")
+    assert getattr(mini.models.reader, "reading_shots") == 0 < prompts.reading_shots  # noqa: B009
+
+
 def test_what_a_back_end_does_not_have_is_left_out_of_compat_alone() -> None:
     other = Layer("--lm", {"language_model": "openai:x"})
     precise = Layer("--compat", {"language_model.dtype": "float32"}, optional=True)
@@ -206,6 +220,14 @@ def test_the_library_takes_single_values() -> None:
     with CodeVQA.from_preset("mini", settings=base, sets={"query.patches": 9, "matcher.block": 1}) as vqa:
         assert (vqa.settings.query.captions, vqa.settings.query.patches, vqa.settings.writer.max_tokens) == (5, 9, 8)
         assert vqa.configuration is not None and vqa.configuration.options["matcher"] == {"block": 1, "average": "all"}
+
+
+def test_a_model_is_the_same_for_the_library_and_the_command_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_BASE_URL", "http://127.0.0.1:9/v1")
+    with CodeVQA.from_preset("api", model="some") as vqa:
+        assert vqa.configuration is not None
+        assert vqa.configuration.parts == chosen("api", model="some").configure().here().parts
+        assert vqa.model_names["writer"] == vqa.model_names["eyes"] == "some"
 
 
 def test_the_library_names_the_option_that_was_meant(mini: CodeVQA) -> None:

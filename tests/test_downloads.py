@@ -1,6 +1,7 @@
 """From a preset's name to models: what is fetched, loaded and refused; without a way to them, that is told at once."""
 
 import json
+import shutil
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -8,7 +9,7 @@ from typing import Any
 
 import pytest
 import torch
-from cli_kit import GARDEN
+from cli_kit import GARDEN, CommandLine
 from hub_kit import COMMIT, Hub, cached, serve_hub
 from safetensors.torch import load_file, save_file
 from tiny_detector import write_owlv2
@@ -188,6 +189,22 @@ def test_what_is_missing_is_told_without_loading(tmp_path: Path, monkeypatch: py
     (tmp_path / "pytorch_model.bin").write_bytes(b"PK")
     assert missing(f"blip:{tmp_path}") == ""
     assert "network" in missing("blip:nobody/nothing-at-all")
+
+
+def test_api_retrieves_with_what_lies_here_and_models_says_so(hub_cache: Path, codevqa: CommandLine) -> None:
+    def listed() -> str:
+        row = json.loads(codevqa("models", "--json").stdout)["api"]["parts"]["retriever"]
+        assert row["missing"] == "" and row["id"] == configure("api").here().parts["retriever"]
+        return str(row["id"])
+
+    assert listed() == "sentence:@mini/weights/retriever"
+    folder = hub_cache / "models--sentence-transformers--all-mpnet-base-v2"
+    shutil.copytree(MINI / "retriever", folder / "snapshots" / COMMIT)
+    (folder / "refs").mkdir()
+    (folder / "refs" / "main").write_text(COMMIT)
+    assert listed() == "sentence:sentence-transformers/all-mpnet-base-v2"
+    asked = configured("api", retriever="sentence:@mini/weights/lm").here()
+    assert asked.parts["retriever"] == "sentence:@mini/weights/lm"
 
 
 @pytest.mark.parametrize(("gpu", "back_end"), [(False, "transformers-int8"), (True, "transformers")])

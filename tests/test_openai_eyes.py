@@ -3,6 +3,7 @@
 import base64
 import io
 import math
+import time
 from typing import Any
 
 import pytest
@@ -121,6 +122,9 @@ def test_chances_that_a_server_refuses_are_asked_for_no_more(serve: Serve, refus
     [
         failure(500, "image input is not supported - hint: you may need to provide the mmproj"),  # llama.cpp
         failure(400, "Qwen/Qwen3-4B is not a multimodal model"),  # vLLM
+        failure(400, "Model does not support images. Please use a model that does."),  # LM Studio
+        failure(400, "Vision add-on is not loaded, but images were provided for processing"),  # LM Studio
+        failure(500, "this model is missing data required for image input"),  # Ollama
         failure(400, "Invalid content type. image_url is only supported by certain models."),  # OpenAI
         (400, {"error": "this model does not support image input"}, {}),  # Ollama
         failure(400, "messages[0]: unknown variant `image_url`, expected `text`"),  # DeepSeek
@@ -130,7 +134,7 @@ def test_chances_that_a_server_refuses_are_asked_for_no_more(serve: Serve, refus
 def test_a_model_without_eyes_is_one_clear_error(serve: Serve, blind: Reply) -> None:
     server = serve(lambda path, body, n: blind)
     error = refusal(OpenAIEyes("m", base_url=server.url), ASK)
-    assert "m at http://127.0.0.1" in str(error) and "has no eyes: " in str(error)
+    assert "m at http://127.0.0.1" in str(error) and "cannot see pictures: " in str(error)
     assert "Name a vision-language model" in error.hint
     assert not isinstance(error, ServerError) and not error.retryable and len(server.seen) == 1
     other = refusal(OpenAIEyes("m", base_url=serve(lambda *_: failure(400, "Cannot decode the image")).url), ASK)
@@ -141,6 +145,14 @@ def test_a_server_that_talks_is_cut(serve: Serve) -> None:
     server = serve(lambda path, body, n: turn("no" if n == 2 else "It is a red  car.\n" * 500, "length"))
     eyes = OpenAIEyes("m", base_url=server.url)
     assert [eyes.look([ASK])[0].text for _ in range(2)] == ["It is a red  car.", "no"]
+
+
+def test_an_answer_that_ends_in_spaces_is_read_in_time(serve: Serve) -> None:
+    server = serve(lambda path, body, n: turn("yes" + " " * 40_000))
+    eyes = OpenAIEyes("m", base_url=server.url)
+    started = time.monotonic()
+    assert eyes.look([ASK])[0].text == "yes"
+    assert time.monotonic() - started < 2
 
 
 def test_each_server_is_checked_once_before_anything_is_loaded(serve: Serve) -> None:

@@ -86,7 +86,7 @@ REFUSALS = [
     (failure(404, "This is a chat model and not supported"), "answered 404", 'form="chat"'),
     (failure(400, "context is 2048 tokens"), "answered 400: context is 2048 tokens", ""),
     (failure(429, "quota", code="insufficient_quota"), "answered 429: quota", "quota"),
-    ((404, "<html>nothing here</html>", {}), "answered 404", "base_url"),
+    ((404, "<html>nothing here</html>", {}), "answered 404", "OPENAI_BASE_URL"),
 ]
 
 
@@ -102,9 +102,10 @@ def test_refusals_are_final(serve: Serve, reply: Reply, says: str, hint: str) ->
 
 
 SILENT = [
-    (turn(None, "length"), "wrote no text within 5 tokens. Raise max_tokens"),
-    (turn("<think>\nHm. Red?"), "wrote no text within 5 tokens. Raise max_tokens"),
-    (turn("[THINK]Hm. Red?[/THINK]"), "wrote no text within 5 tokens. Raise max_tokens"),
+    (turn(None, "length"), "wrote no text within 5 tokens. Raise query.max_tokens"),
+    (turn("<think>\nHm. Red?"), "wrote only thoughts within 5 tokens. Raise query.max_tokens"),
+    (turn("[THINK]Hm. Red?[/THINK]"), "wrote only thoughts within 5 tokens. Raise query.max_tokens"),
+    (turn("", reasoning_content="Hm. Red?"), "wrote only thoughts within 5 tokens. Raise query.max_tokens"),
     (turn("The pers", "content_filter"), "withheld text: its content filter stepped in."),
     (turn([{"type": "refusal", "refusal": "No."}], refusal="No."), "refused to answer: No."),
     (turn(None, tool_calls=[{"id": "1"}], finish="tool_calls"), "called a tool in place of an answer."),

@@ -96,6 +96,15 @@ def test_reading_examples_of_the_form_most_similar_first(selection: Any, about: 
     assert [line[3:] for line in lines if line.startswith("Q: ")][:-1] == shown
 
 
+def test_the_number_of_reading_examples_is_the_reader_s_where_it_was_trained_with_one() -> None:
+    bank = prompts(reading_shots=1)
+    for trained, asked, shown in ((0, None, 0), (None, None, 1), (0, 1, 1)):
+        reader = ScriptedLM("x")
+        reader.reading_shots = trained  # type: ignore[attr-defined]
+        reading = read("What is it?", reader, {"image": bank}, QuerySettings(captions=1, shots=asked))
+        assert reading.evidence[-1].prompt.count("What color is it?") == shown
+
+
 WORDINGS = [
     # wording, form, what the reader is asked, where the matcher looks
     ("plain", "set", 'The "left" sign says stop.', 'The "left" sign says STOP.'),

@@ -148,7 +148,7 @@ def test_a_megabyte_is_read_soon(piece: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("reply", "why"), [("<think>answer = 1", "only thoughts; raise max_tokens"), (" ", "is empty")]
+    ("reply", "why"), [("<think>answer = 1", "only thoughts; raise writer.max_tokens"), (" ", "is empty")]
 )
 def test_a_reply_without_text_says_why(reply: str, why: str) -> None:
     assert extract_program(reply) == "" and why in why_empty(reply) and not why_empty("answer = 1")

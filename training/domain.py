@@ -34,8 +34,7 @@ from .vision_words import words
 Features: TypeAlias = npt.NDArray[np.float64]
 
 ABOUT = (
-    "they know drawn things only. For photographs: --preset base, or --preset api --model NAME for a vision-language "
-    "model on a server."
+    "they know drawn things only. For photographs: --preset api --model NAME, with a server of your own such as Ollama."
 )
 REFUSED = 0.005
 """Share of drawn pictures that may be taken for something else."""

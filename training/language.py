@@ -120,6 +120,7 @@ def build_model(tokenizer: Any, *, width: int = 256, layers: int = 8, heads: int
         rope_theta=10000.0,
         initializer_range=0.02,
         tie_word_embeddings=True,
+        reading_shots=0,  # it learns to read without examples
         pad_token_id=tokenizer.pad_token_id,
         bos_token_id=None,
         eos_token_id=tokenizer.eos_token_id,

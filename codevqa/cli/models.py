@@ -62,6 +62,7 @@ def models(json: Json = False, include: Include = None) -> None:
     """
     from .. import plugins
     from ..presets.checkpoints import amount
+    from ..presets.configuration import already_cached
     from ..presets.presets import PRESETS
 
     including(include)
@@ -69,7 +70,10 @@ def models(json: Json = False, include: Include = None) -> None:
         name: {
             "about": one.about,
             "measured": one.measured,
-            "parts": {role: _part(spec) for role, spec in {**one.parts, "language_model": one.language_model}.items()},
+            "parts": {
+                role: _part(spec)
+                for role, spec in {**one.parts, "language_model": one.language_model, **already_cached(one)}.items()
+            },
             "prompts": {str(form): name for form, name in one.prompts.items()},
         }
         for name, one in PRESETS.items()

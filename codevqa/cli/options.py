@@ -93,7 +93,6 @@ _CHOOSING: Mapping[str, Any] = {
     "include": Include,
 }
 _SETS: Mapping[str, tuple[str, ...]] = {
-    "model": ("language_model", "eyes"),
     "language_model": ("language_model",),
     "form": ("writer.form", "query.form"),
     "prompts": ("prompts",),
@@ -106,8 +105,6 @@ _SETS: Mapping[str, tuple[str, ...]] = {
     "seconds": ("sets.seconds",),
 }
 """Options with a name of their own, and the values they set."""
-_BY: Mapping[tuple[str, str], Any] = {("model", "language_model"): "openai-chat:", ("model", "eyes"): "openai:"}
-"""The back ends of parts of which an option tells the name alone."""
 
 
 @dataclass(frozen=True)
@@ -132,7 +129,7 @@ class Chosen:
 
     def but(self, **values: object) -> Chosen:
         """Returns the choice with more options; those that are None choose nothing."""
-        from ..presets.configuration import Layer
+        from ..presets.configuration import Layer, served
 
         given = {name: value for name, value in values.items() if value is not None}
         if unsaid := next((name for name, value in given.items() if value == "none"), None):
@@ -140,7 +137,7 @@ class Chosen:
         more = [
             Layer(
                 f"--{name.replace('_', '-')}",
-                {one: _BY[name, one] + value if (name, one) in _BY else value for one in _SETS[name]},
+                served(str(value)) if name == "model" else dict.fromkeys(_SETS[name], value),
             )
             for name, value in given.items()
         ]

@@ -69,7 +69,8 @@ class QuerySettings(_Table):
     alike; the nearest to the user's question for all that its program asks (as the paper's release does); the nearest
     to each thing asked; or always the first of the bank."""
     shots: _From0 | None = None
-    """In-context reading examples; None takes the prompt set's number."""
+    """In-context reading examples; None takes the reader's number where it was trained with one (``mini``'s with none),
+    or the prompt set's."""
     fit: bool = True
     """Whether an answer is put in the words of its kind: "No, there is none." is no, "four blocks" is 4."""
     witness: bool = False

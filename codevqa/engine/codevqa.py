@@ -88,6 +88,7 @@ class CodeVQA:
         prompts: str | None = None,
         settings: Settings | None = None,
         primitives: Iterable[Primitive] = (),
+        model: str | None = None,
         language_model: str | None = None,
         matcher: str | None = None,
         captioner: str | None = None,
@@ -104,6 +105,7 @@ class CodeVQA:
             prompts: prompt set in place of the preset's, such as ``nlvr2``.
             settings: numbers in place of the preset's.
             primitives: primitives of your own.
+            model: a vision-language model on a server, which writes the programs and looks at pictures, as ``--model``.
             language_model: in place of the preset's, e.g. ``openai-chat:gpt-4.1-mini`` or ``transformers:FOLDER``.
             matcher: in place of the preset's, e.g. ``blip:Salesforce/blip-itm-large-coco``, or of LAVIS's own files
                 ``blip:https://HOST/FILE.pth#sha256=HEX``.
@@ -120,7 +122,7 @@ class CodeVQA:
             InputError: no such field or option, or a value that it cannot have.
             ModelNotFoundError: a checkpoint is not here and cannot be fetched.
         """
-        from ..presets.configuration import Layer, configure
+        from ..presets.configuration import Layer, configure, served
 
         check_names("from_preset()", unknown, [*signature(cls.from_preset).parameters][:-1])
         given = {
@@ -132,7 +134,8 @@ class CodeVQA:
             "detector": detector,
             "eyes": eyes,
         }
-        values = {**{field: value for field, value in given.items() if value is not None}, **sets}
+        both = {} if model is None else served(model)
+        values = {**both, **{field: value for field, value in given.items() if value is not None}, **sets}
         configuration = configure(name, [Layer("given", values)], settings=settings)
         return cls.from_configuration(configuration, primitives=primitives)
 

@@ -78,7 +78,7 @@ _OPTIONS: dict[str, Any] = {
 _NEEDS: Mapping[Method, tuple[str, str]] = {
     "direct": (
         "a vision-language model",
-        "Name one, such as --set eyes=openai:NAME, or take the preset mini-vlm, vlm or api.",
+        "Name one: --preset api --model NAME, with a server of your own such as Ollama.",
     ),
     "pnpvqa": (
         "a captioner, and a matcher that tells where it looks",

@@ -78,10 +78,11 @@ class LanguageModel(Protocol):
     """Continues text.
 
     It may have more attributes. ``chat`` says whether it has a chat template, ``chat_only`` whether it cannot continue
-    a text at all. ``joins`` says whether its method ``generate_joining(feed)`` works on the requests of a
-    :class:`RequestFeed` until none is left, begins new ones while it works on others, and hands out each completion
-    when it has ended. ``context`` is how many tokens prompt and completion may take, and ``count(prompt)`` returns the
-    tokens of a prompt, from any thread: with both, nothing is prepared that it could not read.
+    a text at all. ``reading_shots`` is how many examples of reading it was trained with. ``joins`` says whether its
+    method ``generate_joining(feed)`` works on the requests of a :class:`RequestFeed` until none is left, begins new
+    ones while it works on others, and hands out each completion when it has ended. ``context`` is how many tokens
+    prompt and completion may take, and ``count(prompt)`` returns the tokens of a prompt, from any thread: with both,
+    nothing is prepared that it could not read.
     """
 
     name: str

@@ -7,6 +7,7 @@ import io
 import re
 import threading
 from collections.abc import Mapping, Sequence
+from itertools import islice
 from typing import Any, Literal, Unpack
 
 from cachetools import LRUCache, cached
@@ -15,8 +16,8 @@ from ..core.errors import ModelError, SetupError
 from ..core.images import Picture
 from .base import LookRequest, Sight
 from .http_backend import Exchange
-from .openai_client import OpenAIClient
 from .options import ServerOptions
+from .served_model import ServedModel
 from .server_reply import Failure
 
 _KEPT_BYTES = 64 << 20
@@ -25,13 +26,14 @@ _UNSURE = 0.05
 """Most of the choices' probability that may be anyone's."""
 _BLIND = re.compile(
     r"(?:n[o']t|that) support (?:image|vision)|(?:images?|image input|vision) (?:is|are) not supported"
-    r"|not a multi-?modal|at most 0 image|type.{0,20}image_url|variant.{0,3}image_url|content'? must be a string",
+    r"|missing data required for image input|vision add-?on is not loaded|not a multi-?modal"
+    r"|at most 0 image|type.{0,20}image_url|variant.{0,3}image_url|content'? must be a string",
     re.I,
 )
 """What servers say whose model reads text alone; some with status 500."""
 
 
-class OpenAIEyes(OpenAIClient):
+class OpenAIEyes(ServedModel):
     """A served vision-language model as :class:`~codevqa.models.base.Eyes`.
 
     Args:
@@ -42,7 +44,7 @@ class OpenAIEyes(OpenAIClient):
         server: see :class:`.options.ServerOptions`.
 
     Raises:
-        SetupError: as :class:`OpenAIClient` says, or ``side`` or ``detail`` is out of range.
+        SetupError: as :class:`.openai_client.OpenAIClient` says, or ``side`` or ``detail`` is out of range.
     """
 
     def __init__(
@@ -84,7 +86,7 @@ class OpenAIEyes(OpenAIClient):
         reply = self._ask(body, exchange)
         return Sight(
             # A word takes a token at least: what goes beyond was not asked for.
-            "".join(re.findall(r"\s*\S+", reply.text)[: request.max_tokens]).strip(),
+            _first_words(reply.text, request.max_tokens),
             chances(reply.beginnings, request.choices),
             reply.tokens("prompt_tokens"),
             reply.tokens("completion_tokens"),
@@ -92,8 +94,8 @@ class OpenAIEyes(OpenAIClient):
 
     def _adapt(self, failure: Failure, sent: dict[str, Any]) -> frozenset[str]:
         if failure.status >= 400 and _BLIND.search(failure.said):
-            hint = "Name a vision-language model; llama.cpp's server also needs its --mmproj."
-            raise self._error(Failure("has no eyes", failure.said, hint, ModelError), 1) from None
+            hint = "Name a vision-language model; llama.cpp's server also needs its --mmproj FILE."
+            raise self._error(Failure("cannot see pictures", failure.said, hint, ModelError), 1) from None
         return super()._adapt(failure, sent)
 
 
@@ -116,6 +118,14 @@ def chances(beginnings: Mapping[str, float], choices: Sequence[str]) -> tuple[tu
     if not total or unsure > _UNSURE * total:
         return ()
     return tuple((one, found[one] / total) for one in choices)
+
+
+def _first_words(text: str, count: int) -> str:
+    """Returns a text up to the end of that many words."""
+    end = 0
+    for word in islice(re.finditer(r"\S+", text), count):
+        end = word.end()
+    return text[:end].strip()
 
 
 def _encoded(picture: Picture, side: int) -> str:

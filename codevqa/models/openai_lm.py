@@ -8,8 +8,8 @@ from typing import Any, Literal, Unpack
 from ..core.errors import SetupError
 from .base import Completion, GenerationRequest, cut_at_stop
 from .http_backend import Exchange
-from .openai_client import OpenAIClient
 from .options import ServerOptions
+from .served_model import ServedModel
 from .text_stream import stream_of
 
 MAX_STOPS = 4
@@ -17,7 +17,7 @@ MAX_STOPS = 4
 _STREAMED: dict[str, Any] = {"stream": True, "stream_options": {"include_usage": True}}
 
 
-class OpenAILM(OpenAIClient):
+class OpenAILM(ServedModel):
     """A served model as a :class:`~codevqa.models.base.LanguageModel`.
 
     Args:
@@ -28,7 +28,7 @@ class OpenAILM(OpenAIClient):
         server: see :class:`.options.ServerOptions`.
 
     Raises:
-        SetupError: as :class:`OpenAIClient` says, or there is no such form.
+        SetupError: as :class:`.openai_client.OpenAIClient` says, or there is no such form.
     """
 
     def __init__(

@@ -35,7 +35,7 @@ _LATER = re.compile(
 _LOADING = re.compile(r"\bloading\b|\bloaded yet|starting up|warming up", re.I)
 _UNITS = {"ms": 0.001, "mil": 0.001, "m": 60.0, "min": 60.0, "h": 3600.0, "hou": 3600.0}
 """Seconds in each unit but the second, by its first letters."""
-_THINKING_HINT = "Raise max_tokens, or turn the model's thinking off."
+_THINKING_HINT = "Raise query.max_tokens (programs: writer.max_tokens), or turn the model's thinking off."
 _OWN_FAULT = (400, 413, 422)
 """What a server says to one request, such as a prompt that is too long: others may fare better."""
 _PASSING = (408, 409, 429)
@@ -43,7 +43,7 @@ _PASSING = (408, 409, 429)
 _STATUS_HINTS = {
     401: "Set OPENAI_API_KEY to a valid key.",
     403: "This key may not use this model.",
-    404: "Check the model's name and base_url, which usually ends in /v1.",
+    404: "Check the model's name and OPENAI_BASE_URL, which usually ends in /v1.",
     429: "Lower concurrency, or check the account's quota.",
 }
 
@@ -93,7 +93,7 @@ class ServerReply:
         self._refusal = ""
         self._usage: dict[str, Any] = {}
         self._logprobs: Any = None
-        self._seen = False
+        self._seen = self._thinks = False
 
     def add(self, data: bytes) -> None:
         """Adds a piece, or the whole answer.
@@ -116,7 +116,9 @@ class ServerReply:
             refusal = said.get("refusal")
             self._refusal += refusal[:_LONGEST_SAID] if isinstance(refusal, str) else ""
             called = "tool_calls" if said.get("tool_calls") else ""
-            if not (said.get("reasoning_content") or said.get("reasoning")):
+            thinks = bool(said.get("reasoning_content") or said.get("reasoning"))
+            self._thinks = self._thinks or thinks
+            if not thinks:
                 self._logprobs = self._logprobs or choice.get("logprobs")
             self.finish = str(choice.get("finish_reason") or called or self.finish)
 
@@ -163,9 +165,11 @@ class ServerReply:
             return
         if self._refusal:
             raise Failure("refused to answer", self._refusal, kind=ModelError)
-        thoughts = self._raw.strip() and self.finish not in ("content_filter", "tool_calls", "function_call")
+        ended = self.finish not in ("content_filter", "tool_calls", "function_call")
+        thoughts = ended and (self._thinks or self._raw.strip())
         if self.finish == "length" or thoughts:
-            raise Failure(f"wrote no text within {max_tokens} tokens", "", _THINKING_HINT, ModelError)
+            what = "only thoughts" if thoughts else "no text"
+            raise Failure(f"wrote {what} within {max_tokens} tokens", "", _THINKING_HINT, ModelError)
         if self.finish in ("tool_calls", "function_call"):
             raise Failure("called a tool in place of an answer", "", "Turn the server's tools off.", ModelError)
         if self.finish == "content_filter":
@@ -223,7 +227,7 @@ def _lines(pieces: Iterator[bytes]) -> Iterator[bytes]:
 def _refusal(response: httpx2.Response, body: bytes) -> Failure:
     status, headers = response.status_code, response.headers
     if response.has_redirect_location:  # prompt and key are for the server that was named
-        hint = "Set base_url to where the server is."
+        hint = "Set OPENAI_BASE_URL to where the server is."
         elsewhere = shown_address(headers["location"])
         return Failure(f"answered {status}, which points elsewhere", elsewhere, hint, status=status)
     try:
@@ -286,4 +290,5 @@ def _expect(value: object, kind: type[_T]) -> _T:
 
 
 def _malformed() -> Failure:
-    return Failure("did not answer as an OpenAI-compatible server does", hint="Check base_url: it usually ends in /v1.")
+    hint = "Check OPENAI_BASE_URL: it usually ends in /v1."
+    return Failure("did not answer as an OpenAI-compatible server does", hint=hint)

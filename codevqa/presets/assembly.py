@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from contextlib import nullcontext
 from logging import ERROR, getLogger
 from typing import Any
 
 from .. import plugins
-from ..core.errors import ModelNotFoundError, SetupError
+from ..core.errors import ModelNotFoundError, ServerError, SetupError
 from ..core.trace import Form
 from ..models.base import Models, chats
 from ..models.domain import Domain
@@ -36,6 +37,10 @@ def load(role: str, spec: str, **options: Any) -> Any:
     """
     back_end, name = parse(role, spec)
     fetch([spec])
+    if back_end.runs == "server" and not _server_set(options):
+        from ..models.served_model import offer
+
+        raise SetupError(f"No server is set for the model {name}.", hint=offer())
     if back_end.runs == "here" and not fetchable(spec) and not lies(spec):
         raise ModelNotFoundError(f"No model folder at {name}.", hint="Check the path.")
     # From where it lies, so that the hub is not asked again.
@@ -44,6 +49,12 @@ def load(role: str, spec: str, **options: Any) -> Any:
     if back_end.runs not in ("server", "own") and "name" not in options:
         part.name = shown(name)
     return part
+
+
+def _server_set(options: Mapping[str, Any]) -> bool:
+    """Says whether a served model's server is named; a key alone names OpenAI's."""
+    names = ("base_url", "api_key")
+    return any(options.get(name) or os.environ.get(f"OPENAI_{name.upper()}") for name in names)
 
 
 def build(configuration: Configuration) -> tuple[Writer, Models, Configuration]:
@@ -126,9 +137,14 @@ def check_server(configuration: Configuration) -> None:
     for role, spec in configuration.parts.items():
         if parse(role, spec)[0].runs == "server":
             model = load(role, spec, **configuration.options.get(role, {}))
-            if model.address not in asked:
-                model.check()
-            model.close()
+            try:
+                if model.address not in asked:
+                    model.check()
+            except ServerError as error:
+                where = f"{role}.base_url" if "base_url" in configuration.options[role] else "OPENAI_BASE_URL"
+                raise ServerError(error.message, hint=f"Is it running, and is {where} right?", retryable=True) from None
+            finally:
+                model.close()
             asked.add(model.address)
 
 
@@ -156,7 +172,11 @@ def whole(configuration: Configuration) -> Configuration:
     """
     if "language_model" not in configuration.parts:
         name = configuration.preset
-        hint = preset(name).to_choose or "Choose one, such as --language-model transformers:NAME."
+        hint = "Choose one, such as --language-model transformers:NAME."
+        if preset(name).to_choose:
+            from ..models.served_model import offer
+
+            hint = f"{preset(name).to_choose} {offer()}".rstrip()
         raise SetupError(f"The preset {name} has no language model of its own.", hint=hint)
     return configuration
 

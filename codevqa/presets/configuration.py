@@ -23,7 +23,7 @@ from ..core.trace import Method, methods_of
 from ..core.validation import checked
 from ..prompts import available
 from .back_ends import LOADERS, options_of, parse
-from .presets import PRESETS, preset
+from .presets import PRESETS, Preset, preset
 
 DEFAULT = "default"
 NONE = "none"
@@ -84,21 +84,32 @@ class Configuration:
         return matcher is not None and parse("matcher", matcher)[0].grounds
 
     def here(self) -> Configuration:
-        """Returns what this machine runs: where it has no GPU, and PyTorch can, the preset's quantised language model.
+        """Returns what this machine runs.
 
-        A language model or a precision that was asked for stays.
+        That is what the preset prefers of what lies in the hub's cache, and without a GPU, where PyTorch can, its
+        quantised language model. A part or a precision that was asked for stays.
         """
-        chosen = preset(self.preset)
+        chosen, layers = preset(self.preset), list(self.layers)
+        if cached := already_cached(chosen):
+            layers.insert(0, Layer(f"preset {self.preset}, in the hub's cache", cached))
         asked = {"language_model", "language_model.spec", "language_model.dtype"}
-        if not chosen.without_gpu or any(asked & one.values.keys() for one in self.layers):
-            return self
-        import torch
+        if chosen.without_gpu and not any(asked & one.values.keys() for one in self.layers):
+            import torch
 
-        from ..models.causal_lm.int8_linear import available
+            from ..models.causal_lm.int8_linear import available
 
-        if torch.cuda.is_available() or not available():
-            return self
-        return configure(self.preset, [Layer(f"preset {self.preset} without a GPU", chosen.without_gpu), *self.layers])
+            if available() and not torch.cuda.is_available():
+                layers.insert(0, Layer(f"preset {self.preset} without a GPU", chosen.without_gpu))
+        return self if len(layers) == len(self.layers) else configure(self.preset, layers)
+
+
+def already_cached(chosen: Preset) -> dict[str, str]:
+    """Returns the parts that a preset prefers where they need no download, and that need none on this machine."""
+    if not chosen.if_cached:
+        return {}
+    from .checkpoints import lies  # it brings an HTTP client
+
+    return {role: spec for role, spec in chosen.if_cached.items() if lies(spec)}
 
 
 def configure(name: str = "mini", layers: Iterable[Layer] = (), *, settings: Settings | None = None) -> Configuration:
@@ -147,12 +158,21 @@ def configure(name: str = "mini", layers: Iterable[Layer] = (), *, settings: Set
             where = f"{layer.origin}: " if layer.file else ""
             raise InputError(f"{where}{error.message}", hint=error.hint) from None
         origins[field] = layer.origin
+    # Settings of a preset, too, may be of the model that it names.
+    own_reader = parts.get("language_model") == chosen.language_model
+    for field in () if own_reader else (one for one in chosen.for_its_language_model if origins[one] == own):
+        values[field], origins[field] = usual[field], DEFAULT
     for role, spec in parts.items():
         # Options of a preset are of the model that it names.
         its = chosen.options.get(role, {}) if spec == chosen.parts.get(role) else {}
         origins = {f"{role}.{one}": own for one in its} | origins
         options[role] = {**its, **options.get(role, {})}
     return Configuration(name, _settings(values), parts, options, origins, tuple(layers))
+
+
+def served(name: str) -> dict[str, str]:
+    """Returns the parts that a vision-language model on a server is: it writes the programs, and looks at pictures."""
+    return {"language_model": f"openai-chat:{name}", "eyes": f"openai:{name}"}
 
 
 def read_file(path: Path) -> tuple[str | None, Layer]:

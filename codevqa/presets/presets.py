@@ -39,11 +39,15 @@ class Preset:
     to_choose: str = ""
     """What to do where it leaves the language model to be chosen."""
     settings: Settings = Settings()
+    for_its_language_model: tuple[str, ...] = ()
+    """Those of its settings that were made for its own language model: another keeps the usual ones."""
     options: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     """Arguments for loading a part, by role."""
     without_gpu: Mapping[str, object] = field(default_factory=dict)
     """What is set where there is no GPU: a language model in fewer bits, and fewer examples. A processor takes a
     second or two to read one."""
+    if_cached: Mapping[str, str] = field(default_factory=dict)
+    """Parts that are used in place of its own where their checkpoint lies in the hub's cache already."""
     domain: str | None = None
     """Folder with what its matcher and captioner know, where that is told: for as long as either looks."""
 
@@ -84,6 +88,7 @@ _MINI = Preset(
         workers=64,
         strict_domain=True,
     ),
+    for_its_language_model=("writer.max_tokens", "writer.repairs"),
     domain="@mini/weights/domain",
     options={"matcher": {"block": 2, "average": "all"}, "captioner": {"min_length": 0, "temperature": 0.5}},
 )
@@ -128,10 +133,11 @@ PRESETS: Mapping[str, Preset] = MappingProxyType(
                 about="one vision-language model of a server writes, reads and looks: photographs; needs --model",
                 measured="not at all: no served model could be had",
                 language_model=None,
-                retriever="sentence:sentence-transformers/all-mpnet-base-v2",
+                retriever=_MINI.retriever,
+                if_cached={"retriever": _BASE.retriever},
                 prompts=_PAPER_PROMPTS,
                 settings=Settings(writer=_WRITING, workers=64),
-                to_choose="Name one that your server has, with --model NAME; OPENAI_BASE_URL says where it is.",
+                to_choose="Name one that your server has: --model NAME.",
             ),
             _BASE,
             Preset(

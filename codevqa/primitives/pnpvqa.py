@@ -287,7 +287,9 @@ class PnPVQA:
 
     async def _reading_examples(self, question: str, form: Form, prompts: PromptSet) -> Sequence[ReadingExample]:
         pool = self._pool(prompts, form)
-        shots = prompts.reading_shots if self._settings.shots is None else self._settings.shots
+        trained = getattr(self._services.reader, "reading_shots", None)
+        usual = prompts.reading_shots if trained is None else trained
+        shots = usual if self._settings.shots is None else self._settings.shots
         if self._settings.selection == "kind":
             wanted = question_kind(question, statements=prompts.statements).kind
             like = [one for one in pool if question_kind(one.question, statements=prompts.statements).kind == wanted]

@@ -79,7 +79,7 @@ def why_empty(reply: str) -> str:
     if without_thoughts(reply).strip():
         return ""
     if reply.strip():
-        return "the reply holds only thoughts; raise max_tokens or turn the model's thinking off."
+        return "the reply holds only thoughts; raise writer.max_tokens or turn the model's thinking off."
     return "the reply is empty."
 
 

@@ -47,6 +47,8 @@ class LlamaConfig:
     mlp_bias: bool
     head_norms: bool
     """Whether queries and keys are normed head by head."""
+    reading_shots: int | None
+    """Examples of reading that the model was trained with; None where it was trained with any number."""
 
     @classmethod
     def of(cls, settings: dict[str, Any]) -> LlamaConfig | None:
@@ -76,6 +78,7 @@ class LlamaConfig:
             out_bias=kind in ("llama", "qwen3") and bias,
             mlp_bias=kind == "llama" and bool(settings.get("mlp_bias")),
             head_norms=kind == "qwen3",
+            reading_shots=settings.get("reading_shots"),
         )
 
 

@@ -79,6 +79,9 @@ class TransformersLM:
         self.tokenizer = tokenizer
         self.turn = Turn(model, tokenizer)
         self.max_batch = max_batch
+        shots = getattr(model.config, "reading_shots", None)
+        self.reading_shots = shots if type(shots) is int and shots >= 0 else None
+        """Examples of reading that it was trained with; None where any number will do."""
         own = model.generation_config
         ends = own.eos_token_id if own.eos_token_id is not None else tokenizer.end
         self._ends: set[int] = set(ends) if isinstance(ends, list | tuple) else set() if ends is None else {ends}
