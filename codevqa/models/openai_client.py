@@ -78,7 +78,8 @@ class OpenAIClient:
             )
         if not (key.isascii() and key.isprintable()):
             raise SetupError("The API key must be plain ASCII.", hint="Check api_key or OPENAI_API_KEY.")
-        self._url = url = _parsed(address or _OPENAI)
+        url, names = _parsed(address or _OPENAI), ("models", "completions", "chat/completions")
+        self._urls = {name: url.copy_with(path=f"{url.path.rstrip('/')}/{name}") for name in names}
         self.name = model
         self.timeout = timeout
         self.max_retries = max_retries
@@ -153,7 +154,7 @@ class OpenAIClient:
             ServerError: it cannot be reached.
         """
         try:
-            with Exchange().within(_CONNECT_S), self._client.stream("GET", self._endpoint("models")):
+            with Exchange().within(_CONNECT_S), self._client.stream("GET", self._urls["models"]):
                 pass
         except httpx2.ReadTimeout:  # there, and busy
             pass
@@ -201,7 +202,7 @@ class OpenAIClient:
 
     def _send(self, body: dict[str, Any], stream: TextStream | None, exchange: Exchange) -> ServerReply:
         reply, ended, heard = ServerReply(), False, 0
-        url = self._endpoint("chat/completions" if "messages" in body else "completions")
+        url = self._urls["chat/completions" if "messages" in body else "completions"]
         try:
             with exchange.within(self.timeout), self._client.stream("POST", url, content=json.dumps(body)) as response:
                 for data in read(response):
@@ -224,9 +225,6 @@ class OpenAIClient:
         if not reply.finish and (not ended or "stream" in body):
             raise Failure("broke off its answer", passing=True, again=True, streamed=ended)
         return reply
-
-    def _endpoint(self, name: str) -> httpx2.URL:
-        return self._url.copy_with(path=f"{self._url.path.rstrip('/')}/{name}")
 
     def _adapt(self, failure: Failure, sent: dict[str, Any]) -> frozenset[str]:
         """Returns what this model does not take of a request that failed."""
