@@ -10,6 +10,7 @@ import weakref
 from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_EXCEPTION, CancelledError, Future, ThreadPoolExecutor, wait
 from contextlib import suppress
+from functools import partial
 from typing import Any, TypeVar, cast
 
 import httpx2
@@ -124,8 +125,9 @@ class OpenAIClient:
         futures: list[Future[_A]] = []
         try:
             with self.turn:
-                for request, exchange in zip(requests, exchanges, strict=True):
-                    futures.append(self._threads.submit(_unless_cancelled, answer, request, exchange))
+                for number, (request, exchange) in enumerate(zip(requests, exchanges, strict=True)):
+                    ended = partial(over, number)
+                    futures.append(self._threads.submit(_unless_cancelled, answer, request, exchange, ended))
             waiting = futures
             while waiting:
                 for future in wait(waiting, _LOOK_S, FIRST_EXCEPTION).done:
@@ -134,14 +136,14 @@ class OpenAIClient:
                     if over(number):
                         exchange.cancel()
                 waiting = [future for future in waiting if not future.done()]
-        except RuntimeError:  # threads of a closed client take nothing
+        except (RuntimeError, CancelledError):  # threads of a closed client take nothing
             if self._finalizer.alive:
                 raise
         finally:
+            for future in futures:  # before a thread that becomes free takes one
+                future.cancel()
             for exchange in exchanges:
                 exchange.cancel()
-            for future in futures:
-                future.cancel()
             self._under_way.difference_update(exchanges)
         if not self._finalizer.alive:
             raise EngineClosedError(f"The client of {self.name} is closed. Make another to ask more.")
@@ -216,7 +218,8 @@ class OpenAIClient:
                         stream.tell(reply.text)
         except (httpx2.ReadTimeout, httpx2.WriteTimeout, httpx2.PoolTimeout):
             what = f"did not answer within {self.timeout:g} s"
-            raise Failure(what, hint="Raise timeout or lower concurrency.", passing=True) from None
+            hint = "Raise language_model.timeout (eyes.timeout), or lower concurrency there."
+            raise Failure(what, hint=hint, passing=True) from None
         except httpx2.TransportError as error:
             raise _unreached(error) from None
         finally:
@@ -243,7 +246,11 @@ class OpenAIClient:
         return failure.kind(f"{did}{tries}{said}.", hint=hint, retryable=failure.passing)
 
 
-def _unless_cancelled(answer: Callable[[_Q, Exchange], _A], request: _Q, exchange: Exchange) -> _A:
+def _unless_cancelled(
+    answer: Callable[[_Q, Exchange], _A], request: _Q, exchange: Exchange, ended: Callable[[], bool]
+) -> _A:
+    if ended():
+        exchange.cancel()
     with suppress(CancelledError):
         return answer(request, exchange)
     return cast(_A, None)
@@ -259,7 +266,7 @@ def _close(threads: ThreadPoolExecutor, client: httpx2.Client, under_way: set[Ex
 def _unreached(error: httpx2.TransportError) -> Failure:
     again = not isinstance(error, httpx2.TimeoutException | httpx2.ProxyError)
     said = str(error) or type(error).__name__
-    return Failure("", said, "Is it running, and is base_url right?", passing=True, again=again)
+    return Failure("", said, "Is it running, and is OPENAI_BASE_URL (base_url) right?", passing=True, again=again)
 
 
 def _delay(failure: Failure, failures: int) -> float:
@@ -282,6 +289,6 @@ def _parsed(address: str) -> httpx2.URL:
     except (httpx2.InvalidURL, ValueError):
         pass
     raise SetupError(
-        "base_url must be an address such as http://127.0.0.1:8000/v1.",
-        hint="Check base_url, or OPENAI_BASE_URL where it is not given.",
+        "The address of a model server must be like http://127.0.0.1:8000/v1.",
+        hint="Check OPENAI_BASE_URL, or base_url where that is set.",
     )

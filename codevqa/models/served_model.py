@@ -9,19 +9,21 @@ import time
 from collections.abc import Mapping, Sequence
 from threading import Thread
 from types import MappingProxyType
-from typing import Any
 
 import httpx2
 
-from ..core.errors import nearest
+from ..core.errors import ModelError, nearest
 from .http_backend import Exchange
 from .openai_client import OpenAIClient
-from .server_reply import Failure, read
+from .server_reply import Failure
 
 USUAL_PORTS: Mapping[int, str] = MappingProxyType({11434: "Ollama", 8080: "llama.cpp", 8000: "vLLM", 1234: "LM Studio"})
 """The port on which each server listens unless it is told another."""
 _PROBE_S = 0.2
 _LIST_S = 5.0
+_PLAIN = {"Accept-Encoding": "identity"}  # a packed list may unpack to any size
+_MOST = 1 << 20
+"""Bytes of a list of models."""
 _SHOWN = 8
 """Names that a message lists; more are counted."""
 _UNKNOWN = re.compile(
@@ -36,14 +38,14 @@ class ServedModel(OpenAIClient):
     def listed(self) -> list[str] | None:
         """Returns the names that the server lists, None where it lists none."""
         with Exchange().within(_LIST_S):
-            return listed(self._client, str(self._endpoint("models")), _LIST_S)
+            return listed(self._client, str(self._urls["models"]), _LIST_S)
 
-    def _adapt(self, failure: Failure, sent: dict[str, Any]) -> frozenset[str]:
+    def _error(self, failure: Failure, attempts: int) -> ModelError:
         if failure.status == 404 or (failure.status in (400, 422) and _UNKNOWN.search(failure.said)):
             names = self.listed()
             if names and self.name not in names:
                 failure.hint = f"{nearest(self.name, names)} The server has: {enumerated(names)}.".lstrip()
-        return super()._adapt(failure, sent)
+        return super()._error(failure, attempts)
 
 
 def offer() -> str:
@@ -67,7 +69,7 @@ def local_servers() -> dict[int, list[str]]:
     """Returns the models of each server that answers at a usual port of this machine within 0.2 s."""
     found: dict[int, list[str]] = {}
     # No proxy: it would not reach this machine.
-    with httpx2.Client(trust_env=False) as client:
+    with httpx2.Client(headers=_PLAIN, trust_env=False) as client:
 
         def ask(port: int) -> None:
             names = listed(client, f"http://127.0.0.1:{port}/v1/models", _PROBE_S)
@@ -89,10 +91,19 @@ def listed(client: httpx2.Client, url: str, seconds: float) -> list[str] | None:
     """Returns the names of the models that a server lists at ``/models``, None where it sends no such list in time."""
     try:
         with client.stream("GET", url, timeout=seconds) as response:
-            models = json.loads(next(read(response), b""))["data"]
+            models = json.loads(_bounded(response.raise_for_status(), time.monotonic() + seconds))["data"]
         return [one["id"] for one in models or () if isinstance(one["id"], str)]
-    except (Failure, httpx2.HTTPError, ValueError, LookupError, TypeError, RecursionError, RuntimeError):
+    except (httpx2.HTTPError, ValueError, LookupError, TypeError, RecursionError, RuntimeError):
         return None  # RuntimeError: the client was closed because time was up
+
+
+def _bounded(response: httpx2.Response, until: float) -> bytes:
+    data = b""
+    for piece in response.iter_raw():
+        data += piece
+        if len(data) > _MOST or time.monotonic() > until:
+            raise ValueError("too much, or too late")
+    return data
 
 
 def enumerated(names: Sequence[str]) -> str:

@@ -204,7 +204,7 @@ def test_a_redirect_takes_neither_prompt_nor_key_elsewhere(serve: Serve, status:
     other = serve(lambda path, body, n: completion("mine now"))
     server = serve(lambda path, body, n: (status, "", {"Location": f"{other.url}/completions?key=secret"}))
     error = refusal(OpenAILM("m", base_url=server.url, api_key=KEY))
-    assert f"answered {status}, which points elsewhere: {other.url}/completions. Set base_url" in str(error)
+    assert f"answered {status}, which points elsewhere: {other.url}/completions. Set OPENAI_BASE_URL" in str(error)
     assert (len(server.seen), other.seen) == (1, [])
 
 
