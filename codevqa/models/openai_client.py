@@ -130,18 +130,18 @@ class OpenAIClient:
             while waiting:
                 for future in wait(waiting, _LOOK_S, FIRST_EXCEPTION).done:
                     future.result()
-                for number, exchange in enumerate(exchanges):
+                for number in reversed(range(len(exchanges))):  # those under way last: their threads take the next
                     if over(number):
-                        exchange.cancel()
+                        exchanges[number].cancel()
                 waiting = [future for future in waiting if not future.done()]
         except RuntimeError:  # threads of a closed client take nothing
             if self._finalizer.alive:
                 raise
         finally:
-            for exchange in exchanges:
-                exchange.cancel()
             for future in futures:
                 future.cancel()
+            for exchange in reversed(exchanges):
+                exchange.cancel()
             self._under_way.difference_update(exchanges)
         if not self._finalizer.alive:
             raise EngineClosedError(f"The client of {self.name} is closed. Make another to ask more.")
