@@ -132,13 +132,15 @@ def test_an_interrupt_ends_requests_and_starts_none(serve: Serve) -> None:
 
 async def given_up(vqa: Any, server: Any) -> None:
     asking = [asyncio.create_task(vqa.ask_async(RED, f"Is it {n}?")) for n in range(8)]
-    while len(server.seen) < 4:
+    while not server.seen:
         await asyncio.sleep(0.02)
+    await asyncio.sleep(0.3)  # a first batch may be smaller
+    count = len(server.seen)
     for task in asking:
         task.cancel()
     await asyncio.gather(*asking, return_exceptions=True)
     await asyncio.sleep(1.0)
-    assert len(server.seen) == 4, "a request was started that nobody waits for"
+    assert len(server.seen) == count, "a request was started that nobody waits for"
 
 
 def test_one_that_is_given_up_leaves_the_others_of_its_batch(serve: Serve) -> None:
