@@ -278,7 +278,7 @@ def _stop(*_: object) -> None:
 def compare(kit: Kit, source: str) -> str:
     """Returns how a program goes: ``same``, ``refused``, ``endless``, ``failed`` with an error of its own or ``different``."""
     signal.signal(signal.SIGALRM, _stop)
-    signal.setitimer(signal.ITIMER_REAL, 1)
+    signal.setitimer(signal.ITIMER_REAL, 1, 0.05)  # again, for an error in a callback of the collector is lost
     try:
         theirs = in_cpython(source)
     except TimeoutError:

@@ -92,7 +92,8 @@ def rewrite(source: str, primitives: PrimitiveSet | None = None) -> Rewritten:
         keyed = keyed and primitives is not None and bound.isdisjoint(names & called)
         forms = _Forms(tree, bound, names - bound if keyed else frozenset(), runs=primitives is not None)
         refuse_forms(tree, forms.parents, bound)
-        wrong = compile_error(tree)
+        scoped = any(isinstance(node, ast.Global | ast.Nonlocal | ast.NamedExpr) for node in nodes)
+        wrong = compile_error(tree) if scoped else None
         if wrong is not None:
             raise ProgramSyntaxError(f"{wrong.msg}.", line=wrong.lineno)
         tree = ast.fix_missing_locations(forms.visit(tree))
