@@ -280,11 +280,13 @@ def compare(kit: Kit, source: str) -> str:
     signal.signal(signal.SIGALRM, _stop)
     signal.setitimer(signal.ITIMER_REAL, 1, 0.05)  # again, for an error in a callback of the collector is lost
     try:
-        theirs = in_cpython(source)
+        try:
+            theirs = in_cpython(source)
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0)
     except TimeoutError:
-        return "endless"
-    finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
+        return "endless"
     try:
         ours = in_sandbox(kit, source)
     except ProgramError as error:
