@@ -89,3 +89,8 @@ def _parses(source: str) -> bool:
     except SyntaxError:
         return False
     return True
+
+
+def test_a_method_with_the_name_of_a_primitive_leaves_pictures_as_keys(kit: Kit) -> None:
+    source = 'count = ["red"].count("red")\nseen = {im: count for im in images}\nanswer = seen[images[0]]'
+    assert kit.value(source) == 1

@@ -67,14 +67,14 @@ def offer() -> str:
 
 def local_servers() -> dict[int, list[str]]:
     """Returns the models of each server that answers at a usual port of this machine within 0.2 s."""
-    found: dict[int, list[str]] = {}
+    answered: dict[int, list[str]] = {}
     # No proxy: it would not reach this machine.
     with httpx2.Client(headers=_PLAIN, trust_env=False) as client:
 
         def ask(port: int) -> None:
             names = listed(client, f"http://127.0.0.1:{port}/v1/models", _PROBE_S)
             if names is not None:
-                found[port] = names
+                answered[port] = names
 
         # Daemons: a server that sends slowly holds up neither the message nor the end of the process.
         threads = [Thread(target=ask, args=(port,), daemon=True) for port in USUAL_PORTS]
@@ -83,7 +83,7 @@ def local_servers() -> dict[int, list[str]]:
             thread.start()
         for thread in threads:
             thread.join(max(0.0, until - time.monotonic()))
-        in_time = dict(found)
+        in_time = dict(answered)
     return {port: in_time[port] for port in USUAL_PORTS if port in in_time}
 
 
@@ -92,7 +92,7 @@ def listed(client: httpx2.Client, url: str, seconds: float) -> list[str] | None:
     try:
         with client.stream("GET", url, timeout=seconds) as response:
             models = json.loads(_bounded(response.raise_for_status(), time.monotonic() + seconds))["data"]
-        return [one["id"] for one in models or () if isinstance(one["id"], str)]
+        return [model["id"] for model in models or () if isinstance(model["id"], str)]
     except (httpx2.HTTPError, ValueError, LookupError, TypeError, RecursionError, RuntimeError):
         return None  # RuntimeError: the client was closed because time was up
 

@@ -79,16 +79,14 @@ def rewrite(source: str, primitives: PrimitiveSet | None = None) -> Rewritten:
     try:
         bound = set(bound_names(tree))
         nodes = list(ast.walk(tree))
-        called = {
-            node.func.id if isinstance(node.func, ast.Name) else node.func.attr
-            for node in nodes
-            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name | ast.Attribute)
-        }
+        calls = [node.func for node in nodes if isinstance(node, ast.Call)]
+        called = {function.id for function in calls if isinstance(function, ast.Name)}
+        makers = called | {function.attr for function in calls if isinstance(function, ast.Attribute)}
         names = frozenset(primitives.names if primitives is not None else ())
         # Any dict or set may have pictures as keys, which handles of the interpreter cannot be. A variable "count" is
         # no primitive.
         displays = (ast.Dict, ast.DictComp, ast.Set, ast.SetComp)
-        keyed = not called.isdisjoint(_KEYED) or any(isinstance(node, displays) for node in nodes)
+        keyed = not makers.isdisjoint(_KEYED) or any(isinstance(node, displays) for node in nodes)
         keyed = keyed and primitives is not None and bound.isdisjoint(names & called)
         forms = _Forms(tree, bound, names - bound if keyed else frozenset(), runs=primitives is not None)
         refuse_forms(tree, forms.parents, bound)
