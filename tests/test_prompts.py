@@ -16,7 +16,10 @@ import numpy.typing as npt
 import pytest
 
 import codevqa
+from codevqa.batching.model_services import ModelServices
 from codevqa.core.errors import InputError, ModelError, ModelNotFoundError
+from codevqa.models.base import Models
+from codevqa.models.fakes import ScriptedLM
 from codevqa.models.retrieval import ExampleIndex, SentenceRetriever, StaticEmbedding, cache_folder
 from codevqa.prompts import Example, load
 
@@ -174,24 +177,26 @@ class Slow:
         return np.array([[len(sentence)] for sentence in sentences], np.float32)
 
 
-def test_nobody_waits_while_questions_are_embedded_and_one_that_cannot_be_fails_alone() -> None:
+def test_questions_are_embedded_together_each_once_and_one_that_cannot_be_fails_alone() -> None:
     retriever = Slow()
     index = ExampleIndex(retriever, ["a", "bbb"])
 
     async def ask() -> list[BaseException | None]:
-        first = asyncio.create_task(index.prepare("c"))
+        services = ModelServices(Models(ScriptedLM([])), ScriptedLM([]), max_batch=None, max_wait=0.003, retriever=retriever)
+        embed = services.embed.many
+        first = asyncio.create_task(index.prepare("c", embed))
         await asyncio.to_thread(retriever.begun.wait, 30)
-        others = [asyncio.create_task(index.prepare(question)) for question in ("good", "bad", "c", "good", "fine")]
-        await asyncio.sleep(0.01)  # the loop goes on
-        assert not first.done() and len(retriever.asked) == 1
         retriever.go.set()
-        return await asyncio.gather(first, *others, return_exceptions=True)
+        await first
+        others = [index.prepare(question, embed) for question in ("good", "bad", "c", "good", "fine")]
+        outcomes = await asyncio.gather(first, *others, return_exceptions=True)
+        services.close()
+        return outcomes
 
     *good, bad, again, same, fine = asyncio.run(ask())
     assert [*good, again, same, fine] == [None] * 5
     assert isinstance(bad, ModelError) and "no such word" in str(bad)
-    assert retriever.asked[:2] == [["a", "bbb"], ["c"]]
-    assert sorted(retriever.asked[2:]) == [["bad"], ["fine"], ["good"]]
+    assert retriever.asked == [["a", "bbb"], ["c"], ["good", "bad", "fine"], ["good"], ["bad"], ["fine"]]
     asked = len(retriever.asked)
     assert index.nearest("good", 1) == index.nearest("fine", 1) == (1,)
     assert len(retriever.asked) == asked, "it was embedded where others wait"

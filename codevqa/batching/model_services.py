@@ -29,6 +29,7 @@ from ..models.base import (
     SimilarityRequest,
     grounds,
 )
+from ..models.retrieval import Embedding, Retriever, embed
 from ..models.turn import turn_of
 from .batcher import Batcher, Company
 from .call_cache import CallCache, Memory
@@ -53,11 +54,19 @@ class ModelServices:
         writer: the language model that writes programs; may be the reader.
         max_batch: requests in one batch at most; None takes each model's ``batch``, or :data:`BATCH`.
         max_wait: seconds a first request waits for company, where somebody could still join it.
+        retriever: embeds questions, if examples are chosen so.
         remember: bytes of finished calls that are kept.
     """
 
     def __init__(
-        self, models: Models, writer: LanguageModel, *, max_batch: int | None, max_wait: float, remember: int = 64 << 20
+        self,
+        models: Models,
+        writer: LanguageModel,
+        *,
+        max_batch: int | None,
+        max_wait: float,
+        retriever: Retriever | None = None,
+        remember: int = 64 << 20,
     ) -> None:
         self._threads: dict[int, ThreadPoolExecutor] = {}
         self._max_batch = max_batch
@@ -72,6 +81,14 @@ class ModelServices:
         self.write = self._language(writer, "write")
         """Calls of the model that writes programs. ``on_text`` hears nothing where an equal call is under way."""
         self._read = self.write if models.reader is writer else self._language(models.reader, "read")
+        self.embed: CallCache[str, Embedding] = self._merging(
+            "embed",
+            retriever,
+            lambda sentences: list(embed(cast(Retriever, retriever), sentences)),
+            lambda sentence: (sentence,),
+            lambda sentence, embedding: 2 * len(sentence) + embedding.nbytes,
+            needs="a retriever",
+        )
         self.reader, self.eyes = models.reader, models.eyes
         """They may tell how much they can read (:mod:`codevqa.models.base`)."""
         matcher, captioner, detector, eyes = models.matcher, models.captioner, models.detector, models.eyes

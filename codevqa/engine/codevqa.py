@@ -68,6 +68,7 @@ class CodeVQA:
             writer.language_model,
             max_batch=settings.max_batch,
             max_wait=settings.batch_wait,
+            retriever=writer.retriever,
             remember=settings.remember,
         )
         self.sandbox = Sandbox(self.primitives, settings.limits, workers=settings.workers)

@@ -206,6 +206,7 @@ class QuestionRun:
 
     async def _write(self) -> Program:
         writer, generate, shots = self._writer, self.engine.services.write, self.request.shots
+        await writer.prepare(self.question, self.form, self.engine.services.embed.many)
         most = max(writer.settings.programs, self.engine.settings.agree)
         if most == 1:
             return await writer.write(self.question, self.form, generate, shots=shots, tell=self.listener)

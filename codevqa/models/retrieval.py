@@ -8,7 +8,7 @@ import hashlib
 import json
 import os
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from importlib import metadata
 from pathlib import Path
 from typing import Any, Protocol
@@ -19,6 +19,11 @@ import numpy.typing as npt
 from ..core.errors import CodeVQAError, ModelError, ModelNotFoundError
 from .library_errors import first_line, while_loading
 from .turn import Turn, turn_of
+
+Embedding = npt.NDArray[np.float32]
+"""What a sentence is compared by, shape (width,)."""
+Embed = Callable[[Sequence[str]], Awaitable[Sequence[Embedding]]]
+"""Embeds sentences in a batch with those of others."""
 
 
 class Retriever(Protocol):
@@ -33,6 +38,8 @@ class Retriever(Protocol):
 
 _KEPT = 4096
 """Questions asked whose nearest are remembered."""
+BATCH = 256
+"""Sentences that a GPU embeds at once."""
 _STATIC = ("StaticEmbedding", "Normalize")
 """What a folder's modules may be for :class:`StaticEmbedding`: the second is left out where nothing is normalised."""
 
@@ -135,13 +142,33 @@ class SentenceRetriever:
             import torch
             from sentence_transformers import SentenceTransformer
 
-            model = SentenceTransformer(str(name), device="cuda" if torch.cuda.is_available() else "cpu")
-            return cls(model, str(name), _told_apart(folder))
+            gpu = torch.cuda.is_available()
+            model = SentenceTransformer(str(name), device="cuda" if gpu else "cpu")
+            return cls(model.double() if gpu else model, str(name), _told_apart(folder))
 
     def embed(self, sentences: Sequence[str]) -> npt.NDArray[np.float32]:
         """Returns embeddings as the model gives them (``all-mpnet-base-v2`` normalises them itself)."""
+        # An embedding must not depend on what else is in its batch: the order of near neighbours would, too. A GPU
+        # takes many at once, in double precision; a processor takes them one by one.
+        size = 1 if str(self._model.device) == "cpu" else BATCH
         with self.turn:
-            return np.asarray(self._model.encode(list(sentences), show_progress_bar=False), dtype=np.float32)
+            rows = self._model.encode(list(sentences), batch_size=size, show_progress_bar=False)
+        return np.asarray(rows, dtype=np.float32)
+
+
+def embed(retriever: Retriever, sentences: Sequence[str]) -> npt.NDArray[np.float32]:
+    """Returns one embedding a sentence, shape (sentences, width).
+
+    Raises:
+        ModelError: the retriever failed.
+    """
+    try:
+        with turn_of(retriever):
+            return retriever.embed(sentences)
+    except CodeVQAError:
+        raise
+    except BaseException as error:  # in a thread: whatever a retriever raises belongs to its callers
+        raise ModelError(f"The retriever {retriever.name} failed: {type(error).__name__}: {first_line(error)}.") from error
 
 
 def cache_folder() -> Path:
@@ -179,7 +206,7 @@ class ExampleIndex:
     """The questions of a bank, each embedded once, as are those asked.
 
     Args:
-        retriever: embeds them.
+        retriever: embeds the bank.
         questions: of the bank.
         views: what is embedded of a question; the similarities of several are added up.
     """
@@ -188,12 +215,11 @@ class ExampleIndex:
         self, retriever: Retriever, questions: Sequence[str], views: Sequence[Callable[[str], str]] = (str,)
     ) -> None:
         self._retriever = retriever
-        self._turn = turn_of(retriever)
         self._questions = list(questions)
         self._views = views
-        self._embeddings: list[npt.NDArray[np.float64]] = []
+        self._banks: list[npt.NDArray[np.float64]] = []
         self._orders: dict[str, npt.NDArray[np.intp]] = {}
-        self._learning = threading.RLock()
+        self._opening = threading.Lock()
 
     def nearest(self, question: str, count: int) -> tuple[int, ...]:
         """Returns the places of the ``count`` nearest questions, most similar first; ties keep the bank's order.
@@ -202,51 +228,47 @@ class ExampleIndex:
             ModelError: the retriever failed.
         """
         order = self._orders.get(question)
-        return tuple(int(place) for place in (self._learn(question) if order is None else order)[:count])
+        if order is None:
+            self._open()
+            order = self._learn(question, list(embed(self._retriever, self._seen(question))))
+        return tuple(int(place) for place in order[:count])
 
-    async def prepare(self, question: str) -> None:
-        """Embeds a question in a thread: :meth:`nearest` needs no time for it then.
+    async def prepare(self, question: str, embed: Embed) -> None:
+        """Embeds a question together with others: :meth:`nearest` needs no model for it then.
 
-        A model of the size of mpnet takes tens of milliseconds, which everybody else on the event loop would wait for.
+        Raises:
+            ModelError: the retriever failed.
         """
         if question not in self._orders:
-            await asyncio.to_thread(self._learn, question)
+            if not self._banks:
+                await asyncio.to_thread(self._open)
+            self._learn(question, await embed(self._seen(question)))
 
-    def _learn(self, question: str) -> npt.NDArray[np.intp]:
-        with self._learning:
-            known = self._orders.get(question)
-            if known is not None:
-                return known
-            if not self._embeddings:
-                self._embeddings = [self._bank([view(one) for one in self._questions]) for view in self._views]
-            # One question at a time: its embedding must not depend on others. Double precision: the order of near
-            # neighbours must not depend on how a machine sums.
-            pairs = zip(self._embeddings, self._views, strict=True)
-            likeness = sum(bank @ self._embed([view(question)])[0] for bank, view in pairs)
-            order = self._orders[question] = np.argsort(-likeness, kind="stable")
-            for forgotten in list(self._orders)[:-_KEPT]:
-                del self._orders[forgotten]
-            return order
+    def _seen(self, question: str) -> list[str]:
+        return [view(question) for view in self._views]
+
+    def _learn(self, question: str, embeddings: Sequence[Embedding]) -> npt.NDArray[np.intp]:
+        # Double precision: the order of near neighbours must not depend on how a machine sums.
+        likeness = sum(bank @ row.astype(np.float64) for bank, row in zip(self._banks, embeddings, strict=True))
+        order = self._orders[question] = np.argsort(-likeness, kind="stable")
+        if len(self._orders) > _KEPT:
+            self._orders.pop(next(iter(self._orders)), None)
+        return order
+
+    def _open(self) -> None:
+        """Embeds the bank, or reads its embeddings of an earlier start: mpnet takes 5 to 40 s for them."""
+        with self._opening:
+            if not self._banks:
+                self._banks = [self._bank(list(map(view, self._questions))) for view in self._views]
 
     def _bank(self, sentences: Sequence[str]) -> npt.NDArray[np.float64]:
-        """Returns the bank's embeddings, from an earlier start where they are kept: mpnet takes 5 to 40 s for them."""
         depends = getattr(self._retriever, "kept", "")
         if not depends:
-            return self._embed(sentences)
+            return embed(self._retriever, sentences).astype(np.float64)
         name = hashlib.sha256(json.dumps([depends, *sentences]).encode()).hexdigest()
         file = cache_folder() / f"{name}.npy"
-        found = _read(file, len(sentences))
-        if found is None:
-            found = self._embed(sentences)
-            _keep(file, found)
-        return found
-
-    def _embed(self, sentences: Sequence[str]) -> npt.NDArray[np.float64]:
-        try:
-            with self._turn:
-                return self._retriever.embed(sentences).astype(np.float64)
-        except CodeVQAError:
-            raise
-        except BaseException as error:  # in a thread: whatever a retriever raises belongs to its callers
-            name = self._retriever.name
-            raise ModelError(f"The retriever {name} failed: {type(error).__name__}: {first_line(error)}.") from error
+        embeddings = _read(file, len(sentences))
+        if embeddings is None:
+            embeddings = embed(self._retriever, sentences).astype(np.float64)
+            _keep(file, embeddings)
+        return embeddings

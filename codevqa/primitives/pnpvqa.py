@@ -300,7 +300,7 @@ class PnPVQA:
         key = (id(prompts.reading), form)
         if key not in self._indexes:
             self._indexes[key] = ExampleIndex(self._retriever, [example.question for example in pool])
-        await self._indexes[key].prepare(question)
+        await self._indexes[key].prepare(question, self._services.embed.many)
         return [pool[place] for place in self._indexes[key].nearest(question, shots)]
 
 

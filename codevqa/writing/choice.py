@@ -38,7 +38,6 @@ async def write_best(
     """
     programs: list[Program] = []
     drafts: tuple[Draft, ...] = ()
-    await writer.prepare(question, form)
     while len(programs) < most and not (drafts and all(draft.agreement == 1 for draft in drafts)):
         numbers = range(len(programs), most if programs else min(FIRST, most))
         programs += await together(

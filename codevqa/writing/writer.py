@@ -16,7 +16,7 @@ from ..core.text import one_line, unmarked
 from ..core.trace import Form, Program
 from ..core.wording import put
 from ..models.base import Completion, GenerationRequest, LanguageModel, Message, chats, prompt_text
-from ..models.retrieval import ExampleIndex, Retriever
+from ..models.retrieval import Embed, ExampleIndex, Retriever
 from ..primitives.detection import DETECTION, count, find_object
 from ..primitives.sets import SETS
 from ..primitives.signature import Primitive, PrimitiveSet
@@ -257,11 +257,15 @@ class Writer:
         stop = f"\n{heading(form, len(examples) + 2)}"  # the next example's, which no comment of the program's is
         return GenerationRequest(prompt, self.settings.max_tokens, (stop,), max(shared, 0))
 
-    async def prepare(self, question: str, form: Form) -> None:
-        """Embeds a question in a thread: its examples are found at once then."""
+    async def prepare(self, question: str, form: Form, embed: Embed) -> None:
+        """Embeds a question together with others: its examples are chosen at once then.
+
+        Raises:
+            ModelError: the retriever failed.
+        """
         index = self._index(form)
         if index is not None:
-            await index.prepare(self._put(question, form))
+            await index.prepare(self._put(question, form), embed)
 
     async def write(
         self,
@@ -287,7 +291,6 @@ class Writer:
             InputError: there are not so many examples.
             ModelError: the model failed.
         """
-        await self.prepare(question, form)
         examples = self.select(question, form, shots, draft)
         request = self._request(question, form, examples)
         if tell is not None:
