@@ -15,11 +15,14 @@ async def together(work: Iterable[Coroutine[Any, Any, Result]]) -> list[Result]:
     Raises:
         Exception: what the first to fail raised; the others are cancelled, and have ended.
     """
+    coroutines = list(work)
+    if len(coroutines) == 1:  # a task of its own would pay for nothing
+        return [await coroutines[0]]
     try:
         async with asyncio.TaskGroup() as group:
-            tasks = [group.create_task(one) for one in work]
+            tasks = [group.create_task(coroutine) for coroutine in coroutines]
     except BaseExceptionGroup as failed:
-        first = failed.exceptions[0]
+        failure = failed.exceptions[0]
     else:
         return [task.result() for task in tasks]
-    raise first
+    raise failure

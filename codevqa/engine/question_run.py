@@ -301,7 +301,7 @@ class QuestionRun:
             await engine.sandbox.check(program.source)
         if engine.settings.ahead:
             wanted = {item.name for item in engine.writer.primitives if item.ahead}
-            planned = await asyncio.to_thread(plan_calls, program.source, self.images, wanted)
+            planned = plan_calls(program.source, self.images, wanted)
             if len(planned) > 1:  # a single call has nothing to share a batch with
                 self.calls.begin_ahead(planned)
         try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import numpy.typing as npt
 
 from ..models.base import Map
 
@@ -22,8 +23,29 @@ class Patches:
         # The floor is far below any real relevance: it only decides where relevance is exactly zero.
         weights = weights / total + 1e-12
         self._chances = weights / weights.sum()
+        self._bounds = _bounds(self._chances)
 
     def draw(self, seed: int) -> tuple[int, ...]:
-        """Returns the sorted indices of one subset."""
-        random = np.random.default_rng(seed)
-        return tuple(sorted(random.choice(self._chances.size, self._count, replace=False, p=self._chances).tolist()))
+        """Returns the sorted indices of one subset.
+
+        It is the subset that ``default_rng(seed).choice(size, count, replace=False, p=chances)`` draws, which takes
+        three times as long: half of what a question costs Python. Indices are drawn by their chance, repeated ones are
+        dropped, and the next round draws what is missing from the rest.
+        """
+        random = np.random.default_rng(seed).random
+        chances, bounds = self._chances, self._bounds
+        drawn: dict[int, None] = {}
+        while len(drawn) < self._count:
+            if drawn:
+                chances = chances.copy()
+                chances[list(drawn)] = 0
+                bounds = _bounds(chances)
+            drawn |= dict.fromkeys(bounds.searchsorted(random(self._count - len(drawn)), side="right").tolist())
+        return tuple(sorted(drawn))
+
+
+def _bounds(chances: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    """Returns the chance of each patch and all before it."""
+    bounds = chances.cumsum()
+    bounds /= bounds[-1]
+    return bounds
