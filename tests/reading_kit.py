@@ -48,7 +48,7 @@ def read(
 
     async def main() -> Reading:
         models = Models(reader, matcher or FakeMatcher(6), captioner)
-        services = ModelServices(models, reader, max_batch=64, max_wait=0.0)
+        services = ModelServices(models, reader, max_batch=64, max_wait=0.0, retriever=retriever)
         reader.chat_only = chat  # type: ignore[attr-defined]
         method = PnPVQA(services, banks, settings, retriever, 0)
         try:

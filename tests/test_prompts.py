@@ -182,7 +182,9 @@ def test_questions_are_embedded_together_each_once_and_one_that_cannot_be_fails_
     index = ExampleIndex(retriever, ["a", "bbb"])
 
     async def ask() -> list[BaseException | None]:
-        services = ModelServices(Models(ScriptedLM([])), ScriptedLM([]), max_batch=None, max_wait=0.003, retriever=retriever)
+        services = ModelServices(
+            Models(ScriptedLM([])), ScriptedLM([]), max_batch=None, max_wait=0.003, retriever=retriever
+        )
         embed = services.embed.many
         first = asyncio.create_task(index.prepare("c", embed))
         await asyncio.to_thread(retriever.begun.wait, 30)

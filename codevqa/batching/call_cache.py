@@ -13,13 +13,13 @@ from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any, Generic, TypeVar
 
 from cachetools import LRUCache
 
 from ..core.collection import StoredPicture
 from .batcher import Batcher, Company
+from .feed import Slot
 
 Request = TypeVar("Request")
 Result = TypeVar("Result")
@@ -109,16 +109,44 @@ class Usage:
 _USAGE: ContextVar[Usage | None] = ContextVar("codevqa-usage", default=None)
 
 
-@dataclass(eq=False)
-class _Flight(Generic[Request, Result]):
+class _Flight(Slot, Generic[Request, Result]):
     """One call under way, who waits for it and where they want it kept."""
 
-    key: Hashable
-    request: Request
-    landed: asyncio.Future[tuple[Result, float]]
-    """Its result, and its share of the batch's time."""
-    callers: int = 0
-    memories: list[Memory] = field(default_factory=list)
+    __slots__ = ("_land", "key", "memories", "request", "waiting")
+
+    def __init__(self, key: Hashable, request: Request, land: Callable[[_Flight[Request, Result]], None]) -> None:
+        super().__init__()
+        self.key = key
+        self.request = request
+        self.waiting: list[_Waiting] = []
+        self.memories: list[Memory] = []
+        self._land = land
+
+    def ended(self) -> None:
+        """Keeps the result, and wakes who waits for it."""
+        self._land(self)
+        for waiting in self.waiting:
+            waiting.hear(self)
+
+
+class _Waiting:
+    """Somebody who waits until several calls have landed."""
+
+    def __init__(self, flights: Sequence[_Flight[Any, Any]]) -> None:
+        self._left = len(flights)
+        self.over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        for flight in flights:
+            flight.waiting.append(self)
+
+    def hear(self, flight: _Flight[Any, Any]) -> None:
+        """Hears of one that has landed; the first failure ends the wait."""
+        self._left -= 1
+        if self.over.done():
+            return
+        if flight.error is not None:
+            self.over.set_exception(flight.error)
+        elif self._left == 0:
+            self.over.set_result(None)
 
 
 class CallCache(Generic[Request, Result]):
@@ -188,11 +216,9 @@ class CallCache(Generic[Request, Result]):
                 seconds += took
                 continue
             flight = self._flights.get(key)
-            if flight is None or flight.landed.cancelled():
-                flight = self._flights[key] = _Flight(key, request, asyncio.get_running_loop().create_future())
-                flight.landed.add_done_callback(partial(self._landed, flight))
-                self.batcher.put(request, flight.landed)
-            flight.callers += 1
+            if flight is None:
+                flight = self._flights[key] = _Flight(key, request, self._land)
+                self.batcher.put(request, flight)
             if memory not in flight.memories:
                 flight.memories.append(memory)
             waiting.append((place, flight))
@@ -202,7 +228,8 @@ class CallCache(Generic[Request, Result]):
         if waiting:
             await self._wait([flight for _, flight in waiting])
         for place, flight in waiting:
-            results[place], took = flight.landed.result()
+            assert flight.result is not None
+            results[place], took = flight.result
             seconds += took
         if usage is not None:
             usage.seconds += seconds
@@ -213,26 +240,20 @@ class CallCache(Generic[Request, Result]):
 
     async def _wait(self, flights: Sequence[_Flight[Request, Result]]) -> None:
         """Waits until all have landed, or raises what the first to fail failed of."""
-        under_way = [flight.landed for flight in flights]
+        waiting = _Waiting(flights)
         try:
             with self._company.waiting():
-                done, _ = await asyncio.wait(under_way, return_when=asyncio.FIRST_EXCEPTION)
-            for landed in under_way:
-                if landed in done:
-                    landed.result()
+                await waiting.over
         finally:
             for flight in flights:
-                flight.callers -= 1
-                if not flight.callers:
-                    flight.landed.cancel()
+                flight.waiting.remove(waiting)
+                if not flight.waiting:
+                    flight.cancel()
 
-    def _landed(self, flight: _Flight[Request, Result], landed: asyncio.Future[tuple[Result, float]]) -> None:
-        if self._flights.get(flight.key) is flight:  # a call that began after this one was cancelled stays
-            del self._flights[flight.key]
-        if landed.cancelled() or landed.exception() is not None:
-            return
-        kept = landed.result()
-        if self._keep is None or self._keep(kept[0]):
-            size = ENTRY + self._size(flight.request, kept[0])
+    def _land(self, flight: _Flight[Request, Result]) -> None:
+        """Keeps a result where somebody wants it kept."""
+        del self._flights[flight.key]
+        if flight.result is not None and (self._keep is None or self._keep(flight.result[0])):
+            size = ENTRY + self._size(flight.request, flight.result[0])
             for memory in flight.memories:
-                memory.put(flight.key, kept, size)
+                memory.put(flight.key, flight.result, size)

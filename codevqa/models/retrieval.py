@@ -168,7 +168,8 @@ def embed(retriever: Retriever, sentences: Sequence[str]) -> npt.NDArray[np.floa
     except CodeVQAError:
         raise
     except BaseException as error:  # in a thread: whatever a retriever raises belongs to its callers
-        raise ModelError(f"The retriever {retriever.name} failed: {type(error).__name__}: {first_line(error)}.") from error
+        why = f"{type(error).__name__}: {first_line(error)}"
+        raise ModelError(f"The retriever {retriever.name} failed: {why}.") from error
 
 
 def cache_folder() -> Path:

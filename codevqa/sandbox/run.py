@@ -13,7 +13,7 @@ import signal
 import threading
 import time
 from collections.abc import Awaitable, Callable, Sequence
-from concurrent.futures import Executor
+from concurrent.futures import Executor, Future
 from dataclasses import dataclass
 from types import FunctionType
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar
@@ -182,8 +182,7 @@ class Run:
 
     async def _go(self, work: Callable[..., SyncSnapshot], *args: object) -> FunctionSnapshot | Outcome:
         try:
-            loop = asyncio.get_running_loop()
-            return await loop.run_in_executor(self._executor, self._step, work, *args)
+            return await in_thread(self._executor, self._step, work, *args)
         except RuntimeError:
             if not self._killed:
                 raise
@@ -283,6 +282,32 @@ class Run:
             return None
         before = self._encoded[: position.start]
         return self._program.line(before.count(b"\n") + 1, len(before) - before.rfind(b"\n") - 1)
+
+
+async def in_thread(executor: Executor, work: Callable[..., Result], *args: object) -> Result:
+    """Runs blocking work in an executor and returns its result.
+
+    It does what ``loop.run_in_executor`` does, without a second future and the turns of the loop between the two.
+    """
+    loop = asyncio.get_running_loop()
+    over: asyncio.Future[None] = loop.create_future()
+
+    def wake() -> None:
+        if not over.done():
+            over.set_result(None)
+
+    def ended(_: Future[Result]) -> None:
+        with contextlib.suppress(RuntimeError):  # the loop has ended, and nobody waits any more
+            loop.call_soon_threadsafe(wake)
+
+    running = executor.submit(work, *args)
+    running.add_done_callback(ended)
+    try:
+        await over
+    except asyncio.CancelledError:
+        running.cancel()
+        raise
+    return running.result()
 
 
 def gone() -> ProgramError:

@@ -31,7 +31,7 @@ from .error_mapping import crash, explain
 from .many_runs import Ask, ManyRuns
 from .program_shape import shape
 from .rewrite import rewrite
-from .run import Host, Outcome, Run, gone, nonsense
+from .run import Host, Outcome, Run, gone, in_thread, nonsense
 from .static_check import CHECKED_AS, declared, finding, shown
 from .wall import Wall, open_pool
 
@@ -227,8 +227,7 @@ class Sandbox:
         except ProgramError:
             return [None] * worlds
         workers = await self.pools.get("checkers")
-        opening, loop = self._checkout(workers.pool), asyncio.get_running_loop()
-        return await loop.run_in_executor(workers.threads, many.outcomes, opening, workers.wall, worlds)
+        return await in_thread(workers.threads, many.outcomes, self._checkout(workers.pool), workers.wall, worlds)
 
     # -- parts -------------------------------------------------------------------------------------------------------
 
@@ -249,7 +248,7 @@ class Sandbox:
         if like is not None and like != source and await self._verdict(like) is None:
             return None
         workers = await self.pools.get("checkers")
-        return await asyncio.get_running_loop().run_in_executor(workers.threads, self._check_now, workers, source)
+        return await in_thread(workers.threads, self._check_now, workers, source)
 
     def _checkout(
         self, pool: monty.Monty, stub_source: str | None = None, limits: Limits | None = None
