@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,7 +24,7 @@ class Kind:
     """Where the questions of a row come from, and what answers them."""
 
     data: str
-    """Data set that is drawn: ``gqa``, ``covr``, ``nlvr2``, ``ten`` pictures; or ``noise``."""
+    """Data set that is drawn: ``gqa``, ``covr``, ``nlvr2``, ``ten`` pictures; ``noise``; ``words`` without pictures."""
     processor: int
     """Questions a round on a processor; 0 leaves the row out."""
     gpu: int
@@ -37,7 +38,7 @@ KINDS = {
     "covr": Kind("covr", 24, 128),
     "nlvr2": Kind("nlvr2", 24, 128),
     "ten": Kind("ten", 8, 64),
-    "retrieval": Kind("gqa", 260, 260, method="prompt"),
+    "retrieval": Kind("words", 650, 650, method="prompt"),
     "query": Kind("noise", 0, 256, LARGE, "pnpvqa"),
     "mix": Kind("gqa", 0, 260, LARGE),
 }
@@ -88,6 +89,8 @@ def draw(folder: Path, data: str, count: int, seed: int) -> list[Item]:
     """Draws so many questions of a data set, with their pictures as files."""
     if data == "noise":
         return noise(folder, count, seed)
+    if data == "words":
+        return words(count, seed)
     from codevqa.eval import open_dataset
     from codevqa.miniworld.export import write
 
@@ -112,4 +115,16 @@ def noise(folder: Path, count: int, seed: int) -> list[Item]:
         Image.fromarray(generator.integers(0, 256, (375, 500, 3), dtype=np.uint8)).save(path)
         text = f"What color is the {THINGS[number % len(THINGS)]}?"
         items.append({"images": [str(path)], "text": text, "form": "image"})
+    return items
+
+
+def words(count: int, seed: int) -> list[Item]:
+    """Returns questions of drawn GQA without their pictures."""
+    from codevqa.miniworld.questions import sample_question
+    from codevqa.miniworld.world import sample_scene
+
+    chance, items = random.Random(seed), []
+    for _ in range(count):
+        text = sample_question(chance, sample_scene(chance, split="test")).question
+        items.append({"images": [], "text": text, "form": "image"})
     return items
