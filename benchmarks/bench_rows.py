@@ -34,10 +34,10 @@ class Kind:
 
 
 KINDS = {
-    "gqa": Kind("gqa", 65, 130),
-    "covr": Kind("covr", 24, 128),
-    "nlvr2": Kind("nlvr2", 24, 128),
-    "ten": Kind("ten", 8, 64),
+    "gqa": Kind("gqa", 50, 130),
+    "covr": Kind("covr", 16, 128),
+    "nlvr2": Kind("nlvr2", 16, 128),
+    "ten": Kind("ten", 6, 64),
     "retrieval": Kind("words", 650, 650, method="prompt"),
     "query": Kind("noise", 0, 256, LARGE, "pnpvqa"),
     "mix": Kind("gqa", 0, 260, LARGE),
