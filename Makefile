@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 PYTEST_WORKERS ?= 2
 
-.PHONY: help install demo app test test-all mutations fuzz smoke lint format types imports check docs screenshot tour site lock audit release clean
+.PHONY: help install demo app test test-all mutations bench fuzz smoke lint format types imports check docs screenshot tour site lock audit release clean
 
 help:  ## list the commands
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -66,6 +66,10 @@ test-all: $(VENV)/.installed-test  ## run all tests: training, notebook, Ray, wh
 
 mutations: $(VENV)/.installed-test  ## take single guards out and see a test fail; ARGS are words of files or functions
 	$(BIN)/python tests/security/mutations.py $(ARGS)
+
+BASE ?= HEAD~1
+bench: $(VENV)/.installed  ## measure beside a commit: make bench BASE=COMMIT [LM=FOLDER]; ARGS are benchmarks/bench.py's
+	PYTHONPATH=$(CURDIR) $(BIN)/python benchmarks/bench.py $(BASE) $(if $(LM),--language-model $(LM)) $(ARGS)
 
 # These need no torch, of which an interpreter other than 3.11 may find no build for CPUs. They are what may differ between
 # interpreters: programs and their sandbox, signatures, files, pages.

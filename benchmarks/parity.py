@@ -197,17 +197,6 @@ def beside_transformers(matcher: str, captioner: str, block: int) -> Parity:
     return compare(ours, theirs)
 
 
-def base_size(work: Path) -> tuple[str, str]:
-    """Writes checkpoints of BLIP's base size with random weights; returns their folders."""
-    from random_blip import networks
-
-    for name, network in zip(("matcher", "captioner"), networks("base", "cpu"), strict=True):
-        network.tokenizer.add_special_tokens({"bos_token": "[DEC]", "additional_special_tokens": ["[ENC]"]})
-        for part in (network.model, network.tokenizer, network.processor):
-            part.save_pretrained(work / name)
-    return str(work / "matcher"), str(work / "captioner")
-
-
 def show(title: str, found: Parity) -> None:
     """Prints one table."""
     print(f"{title:34}" + "".join(f"{f'image {index}':>11}" for index in range(len(found.itm))))
@@ -232,9 +221,11 @@ def main() -> None:
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as work:
         if given.transformers:
+            from random_blip import save
+
             weights = f"{Path(codevqa.__file__).parent}/mini/weights"
             named = {"mini": f"{weights}/matcher,{weights}/captioner"}.get(given.transformers, given.transformers)
-            matcher, captioner = base_size(Path(work)) if named == "base" else named.split(",")
+            matcher, captioner = save("base", Path(work)) if named == "base" else named.split(",")
             block = given.block or (2 if given.transformers == "mini" else 7)
             show(f"against transformers, {given.transformers}", beside_transformers(matcher, captioner, block))
         elif given.golden is None:
