@@ -16,7 +16,7 @@ from PIL import Image as PILImage
 from codevqa import Answer, CodeVQA, Limits, Question
 from codevqa.core.errors import CodeVQAError, ModelError, ServerError
 from codevqa.core.images import load_picture
-from codevqa.engine.call_plan import plan_calls
+from codevqa.engine.call_plan import UNKNOWN, CallPlan, PlannedCall, plan_calls
 from codevqa.models.base import GenerationRequest
 from codevqa.models.fakes import ScriptedLM
 from codevqa.primitives import Image, primitive
@@ -75,6 +75,68 @@ def calls(source: str, count: int = 3) -> list[str]:
 )  # fmt: skip
 def test_calls_read_off_a_program(source: str, expected: list[str]) -> None:
     assert calls(source) == expected
+
+
+@pytest.mark.parametrize(
+    ("source", "expected"),
+    [
+        ("for i in images:\n    if query(i, 'a') == 'yes':\n        x = query(i, 'b')", ["query #2 b"]),
+        (
+            "for i in images:\n    if query(i, 'a').strip().lower() != 'yes':\n        continue\n    x = query(i, 'b')",
+            ["query #2 b"],
+        ),
+        (
+            "for i in images:\n    if query(i, 'a') == 'yes':\n        x = i\n        break\ny = query(x, 'b')",
+            ["query #2 b"],
+        ),
+        ("x = [i for i in images if query(i, 'a') == 'yes']\ny = [query(i, 'b') for i in x]", ["query #2 b"]),
+        (
+            "x = []\nfor i in images:\n    if query(i, 'a') == 'yes':\n        x.append(i)\ny = [query(i, 'b') for i in x]",
+            ["query #2 b"],
+        ),
+        ("x = [i for i in images if query(i, 'a') == 'yes' and query(i, 'b') == 'no']", ["query #2 b"]),
+        ("x = query(images[1], 'a')\ny = query(images[0], 'b' if x == 'yes' else 'c')", ["query #1 b"]),
+        (
+            "if query(images[0], 'a') == 'yes' or not query(images[1], 'a') in ('no', ''):\n    query(images[2], 'b')",
+            ["query #3 b"],
+        ),
+        # What is not known is not guessed.
+        ("x = [query(i, 'a') for i in images]\nif x.count('yes') > 0:\n    query(images[0], 'b')", []),
+        ("x = [query(i, 'a') for i in images]\nfor n in range(len(x)):\n    query(images[n], 'b')", []),
+        (
+            "x = []\nfor i in images:\n    if query(i, 'z') == 'yes':\n        x.append(i)\nif len(x) == 0:\n    query(images[0], 'b')",
+            [],
+        ),
+    ],
+)
+def test_what_follows_from_results_is_planned_when_they_are_there(source: str, expected: list[str]) -> None:
+    def result_of(call: PlannedCall) -> Any:
+        return ("yes" if call.args[0] is PICTURES[1] else "no") if call.args[1] == "a" else UNKNOWN
+
+    plan = CallPlan(source, PICTURES, WANTED)
+    asked = [call for call in plan.calls(result_of) if result_of(call) is UNKNOWN and call.args[1] != "z"]
+    assert [f"query #{call.args[0].index} {call.args[1]}" for call in asked] == expected  # type: ignore[attr-defined]
+
+
+def test_the_second_question_about_each_picture_is_asked_of_all_at_once() -> None:
+    waves: list[int] = []
+
+    def read(request: GenerationRequest) -> str:
+        return "yes"
+
+    class Reader(ScriptedLM):
+        def generate(self, requests: Any) -> Any:
+            waves.append(len(requests))
+            return super().generate(requests)
+
+    program = "n = 0\nfor img in images:\n    if query(img, 'Is it red?') == 'yes':\n        if query(img, 'Is it big?') == 'yes':\n            n += 1\nanswer = n"
+    reader = Reader(read)
+    with engine_kit.engine(program, reader, max_batch=64) as vqa:
+        answer = vqa.ask(
+            [PILImage.new("RGB", (8, 8), (number, 0, 0)) for number in range(20)], "How many are big and red?"
+        )
+    assert (answer.value, len(answer.trace.calls)) == (20, 40)
+    assert all(call.ahead for call in answer.trace.calls) and len(waves) < 6
 
 
 def test_an_odd_backslash_of_a_model_s_is_no_warning_of_the_user_s() -> None:

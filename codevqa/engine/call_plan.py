@@ -1,10 +1,11 @@
 """Which calls a program is going to make, read off its source: from a program and its pictures to calls.
 
-A small abstract interpreter walks the program once. It follows pictures, texts, numbers and lists of these through
+A small abstract interpreter walks the program. It follows pictures, texts, numbers and lists of these through
 assignments, ``for`` loops and comprehensions, and notes every call of a wanted primitive that is made unless the
-program fails before. A wrong guess costs a call made in vain and nothing else, so it models neither errors nor aliases
-nor what methods change, and it ends where it does not know how to go on. It follows what the programs in our prompts
-do; of Python's functions that is ``enumerate``.
+program fails before. Where the results of calls are known, it follows what the program makes of them, too: so the
+second question about each of fifty pictures is asked of all at once, as the first was. A wrong guess costs a call made
+in vain and nothing else, so it models neither errors nor aliases nor what methods change, and it ends where it does not
+know how to go on. It follows what the programs in our prompts do.
 
 It reads what anybody may have written, on the event loop, so its work is bounded however a program is made: every node
 visited and every item copied counts, texts have a limit, and no value is looked into deeper than its items, for a list
@@ -19,7 +20,7 @@ import operator
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
 from ..core.program_tree import parse
 from ..primitives.kinds import Image
@@ -36,8 +37,28 @@ MAX_TEXT = 1000
 UNKNOWN: Any = object()
 """Stands for a value that cannot be told."""
 
-_SURE_PARTS: Mapping[type[ast.expr], int] = {ast.BoolOp: 1, ast.Compare: 2, ast.IfExp: 1, ast.Lambda: 0}
+_SURE_PARTS: Mapping[type[ast.expr], int] = {ast.Compare: 2, ast.Lambda: 0}
 """How many parts of an expression are computed whatever they hold; all where nothing is said."""
+_SIGNS: Mapping[type[ast.cmpop], Callable[[Any, Any], Any]] = {
+    ast.Eq: operator.eq,
+    ast.NotEq: operator.ne,
+    ast.Lt: operator.lt,
+    ast.LtE: operator.le,
+    ast.Gt: operator.gt,
+    ast.GtE: operator.ge,
+    ast.In: lambda item, whole: item in whole,
+    ast.NotIn: lambda item, whole: item not in whole,
+}
+_FUNCTIONS: Mapping[str, Callable[..., Any]] = {
+    "enumerate": lambda *items: list(enumerate(*items)),
+    "int": lambda text: int(text),
+    "len": len,
+}
+_METHODS = frozenset(("endswith", "lower", "startswith", "strip"))
+"""Methods of texts that are followed."""
+_CHANGING = frozenset(("append", "clear", "extend", "insert", "pop", "remove", "reverse", "sort"))
+"""Methods that change a list."""
+_PLAIN = (str, int, float)
 
 
 @dataclass(frozen=True)
@@ -49,15 +70,51 @@ class PlannedCall:
     kwargs: Mapping[str, object]
 
 
+Results: TypeAlias = Callable[[PlannedCall], Any]
+"""Returns what a call returned, or :data:`UNKNOWN`."""
+Exit: TypeAlias = Literal["end", "break", "continue", "unsure"]
+"""How a block of statements is left; after ``unsure`` nobody knows what comes next."""
+
+
+class CallPlan:
+    """The calls that a program is going to make.
+
+    Args:
+        source: the program.
+        images: the question's pictures.
+        wanted: names of the primitives whose calls are planned.
+    """
+
+    def __init__(self, source: str, images: Sequence[Image], wanted: Collection[str]) -> None:
+        self._tree = parse(source)
+        self._images = images
+        self._wanted = wanted
+
+    def calls(self, results: Results = lambda call: UNKNOWN) -> list[PlannedCall]:
+        """Returns the calls of wanted primitives whose arguments can be told, in the program's order.
+
+        Args:
+            results: tells what calls returned, as far as that is known.
+        """
+        if self._tree is None:
+            return []
+        walk = _Walk(self._images, self._wanted, results)
+        with contextlib.suppress(_EnoughError, RecursionError):
+            walk.block(self._tree.body)
+        return walk.planned
+
+
 def plan_calls(source: str, images: Sequence[Image], wanted: Collection[str]) -> list[PlannedCall]:
-    """Returns the calls of wanted primitives whose arguments can be told before the program runs, in its order."""
-    tree = parse(source)
-    if tree is None:
-        return []
-    walk = _Walk(images, wanted)
-    with contextlib.suppress(_EnoughError, RecursionError):
-        walk.block(tree.body)
-    return walk.found
+    """Returns the calls that can be told before the program runs, in its order."""
+    return CallPlan(source, images, wanted).calls()
+
+
+class _Item(ast.Expr):
+    """The part of a comprehension that gives its items, and those that it gave on the walk."""
+
+    def __init__(self, value: ast.expr) -> None:
+        super().__init__(value)
+        self.items: list[Any] = []
 
 
 class _EnoughError(Exception):
@@ -67,12 +124,13 @@ class _EnoughError(Exception):
 class _Walk:
     """One walk through what a program is sure to reach."""
 
-    def __init__(self, images: Sequence[Image], wanted: Collection[str]) -> None:
+    def __init__(self, images: Sequence[Image], wanted: Collection[str], results: Results) -> None:
         self.wanted = wanted
-        self.found: list[PlannedCall] = []
+        self.results = results
+        self.planned: list[PlannedCall] = []
         self.left = MAX_STEPS + STEPS_EACH * len(images)
         self.functions: dict[str, Callable[..., Any]] = {
-            "enumerate": lambda *given: list(enumerate(*given)),
+            **_FUNCTIONS,
             "open_image": partial(opened, images),
             "open_images": partial(opened_set, images),
         }
@@ -80,11 +138,13 @@ class _Walk:
         if len(images) == 1:
             self.variables["img"] = images[0]
 
-    def block(self, body: Sequence[ast.stmt]) -> bool:
-        """Follows statements up to where it is not sure that the next is reached; returns whether it was their end."""
+    def block(self, body: Sequence[ast.stmt]) -> Exit:
+        """Follows statements up to where it is not sure that the next is reached; returns how they are left."""
         for node in body:
             self._step()
             match node:
+                case _Item(value):
+                    node.items.append(self.value(value))
                 case ast.Expr(value):
                     self.value(value)
                 case ast.Assign(targets, value):
@@ -94,17 +154,25 @@ class _Walk:
                 case ast.AugAssign(target, _, value):
                     self.value(value)
                     self._bind(target, UNKNOWN)
-                case ast.If(test):
-                    self.value(test)
-                    if not self._passed(node):
-                        return False
+                case ast.If(test, then, otherwise):
+                    held = self.value(test)
+                    if held is not UNKNOWN:
+                        left = self.block(then if held else otherwise)
+                        if left != "end":
+                            return left
+                    elif not self._passed(node):
+                        return "unsure"
                 case ast.For(_, items, _, []):
                     self._loop(node, self.value(items))
-                case ast.Break() | ast.Continue():
-                    return False
+                case ast.Break():
+                    return "break"
+                case ast.Continue():
+                    return "continue"
+                case ast.Pass():
+                    pass
                 case _:
                     raise _EnoughError
-        return True
+        return "end"
 
     def _loop(self, loop: ast.For, items: Any) -> None:
         if not isinstance(items, list | tuple):
@@ -112,9 +180,12 @@ class _Walk:
             return
         for item in items:
             self._bind(loop.target, item)
-            if not self.block(loop.body):
-                self._passed(loop)
-                return
+            match self.block(loop.body):
+                case "break":
+                    return
+                case "unsure":
+                    self._passed(loop)
+                    return
 
     def _passed(self, statement: ast.If | ast.For) -> bool:
         """Forgets what a statement may assign whose parts may not run; returns whether what comes next is reached."""
@@ -122,9 +193,13 @@ class _Walk:
         for node in ast.walk(statement):
             self._step()
             match node:
+                case _Item():
+                    node.items.append(UNKNOWN)
                 case ast.Break() | ast.Continue():
                     reached = False
                 case ast.Name(name, ast.Store()) | ast.Subscript(ast.Name(name), _, ast.Store()):
+                    self.variables[name] = UNKNOWN
+                case ast.Attribute(ast.Name(name), method) if method in _CHANGING:
                     self.variables[name] = UNKNOWN
                 case ast.If() | ast.For() | ast.Assign() | ast.AugAssign() | ast.Expr() | ast.Pass():
                     pass
@@ -151,7 +226,7 @@ class _Walk:
             case ast.Name(name):
                 return self.variables.get(name, UNKNOWN)
             case ast.Constant(held):
-                return held if isinstance(held, int | str) else UNKNOWN
+                return held if isinstance(held, int | float | str) else UNKNOWN
             case ast.Call():
                 return self._call(node)
             case ast.List(parts) | ast.Tuple(parts):
@@ -165,8 +240,17 @@ class _Walk:
             case ast.FormattedValue(inner, -1, None):
                 return self.value(inner)
             case ast.ListComp(part, loops) | ast.GeneratorExp(part, loops) | ast.SetComp(part, loops):
-                # The sandbox runs a generator expression to its end at once, as if it were a list.
-                self._comprehension(part, loops)
+                items = self._comprehension(part, loops)
+                return items if isinstance(node, ast.ListComp) else UNKNOWN
+            case ast.Compare(left, [sign], [right]) if type(sign) in _SIGNS:
+                return self._compared(_SIGNS[type(sign)], self.value(left), self.value(right))
+            case ast.UnaryOp(ast.Not(), inner):
+                return self._returned(operator.not_, self.value(inner))
+            case ast.BoolOp(sign, parts):
+                return self._either(isinstance(sign, ast.Or), parts)
+            case ast.IfExp(test, then, otherwise):
+                held = self.value(test)
+                return UNKNOWN if held is UNKNOWN else self.value(then if held else otherwise)
             case ast.DictComp(key, part, loops):
                 self._comprehension(ast.Tuple([key, part]), loops)
             case _:
@@ -177,15 +261,28 @@ class _Walk:
         return UNKNOWN
 
     def _call(self, node: ast.Call) -> Any:
-        if not isinstance(node.func, ast.Name):
+        whole = UNKNOWN
+        if isinstance(node.func, ast.Attribute):
+            whole = self.value(node.func.value)
+        elif not isinstance(node.func, ast.Name):
             self.value(node.func)
         args = tuple(self.value(one) for one in node.args)
         kwargs = {one.arg or "": self.value(one.value) for one in node.keywords}
+        match node.func:
+            case ast.Attribute(_, "append") if isinstance(whole, list) and len(args) == 1:
+                self._step()
+                whole.append(args[0])
+            case ast.Attribute(ast.Name(name), method) if method in _CHANGING:
+                self.variables[name] = UNKNOWN
+            case ast.Attribute(_, method) if method in _METHODS and isinstance(whole, str):
+                return self._returned(getattr(whole, method), *args)
         name = node.func.id if isinstance(node.func, ast.Name) else ""
         if name in self.variables:
             return UNKNOWN  # the program's own
         if name in self.wanted and all(map(self._known, (*args, *kwargs.values()))):
-            self.found.append(PlannedCall(name, args, kwargs))
+            planned = PlannedCall(name, args, kwargs)
+            self.planned.append(planned)
+            return self.results(planned)
         return self._returned(self.functions[name], *args) if name in self.functions and not kwargs else UNKNOWN
 
     def _known(self, value: Any) -> bool:
@@ -195,9 +292,10 @@ class _Walk:
         self._step(len(value))
         return not any(isinstance(item, list | tuple) or item is UNKNOWN for item in value)
 
-    def _comprehension(self, part: ast.expr, loops: Sequence[ast.comprehension]) -> None:
-        """Follows a comprehension as the loops that it stands for, with variables of its own."""
-        body: list[ast.stmt] = [ast.Expr(part)]
+    def _comprehension(self, part: ast.expr, loops: Sequence[ast.comprehension]) -> Any:
+        """Follows a comprehension as the loops that it stands for, with variables of its own; returns its items."""
+        item = _Item(part)
+        body: list[ast.stmt] = [item]
         for loop in reversed(loops):
             for test in reversed(loop.ifs):
                 body = [ast.If(test, body, [])]
@@ -206,6 +304,23 @@ class _Walk:
         before, self.variables = self.variables, dict(self.variables)
         self.block(body)
         self.variables = before
+        return UNKNOWN if any(held is UNKNOWN for held in item.items) else item.items
+
+    def _compared(self, compare: Callable[[Any, Any], Any], left: Any, right: Any) -> Any:
+        """Returns what a comparison says of texts and numbers, and of lists of them."""
+        listed = isinstance(right, list | tuple) and compare in (_SIGNS[ast.In], _SIGNS[ast.NotIn])
+        if not isinstance(left, _PLAIN) or not (self._known(right) if listed else isinstance(right, _PLAIN)):
+            return UNKNOWN
+        return self._returned(compare, left, right)
+
+    def _either(self, is_or: bool, parts: Sequence[ast.expr]) -> Any:
+        """Follows ``or`` and ``and`` as far as it is sure that they are computed."""
+        held: Any = UNKNOWN
+        for part in parts:
+            held = self.value(part)
+            if held is UNKNOWN or bool(held) is is_or:
+                break
+        return held
 
     def _step(self, count: int = 1) -> None:
         self.left -= count
@@ -214,6 +329,8 @@ class _Walk:
 
     def _returned(self, function: Callable[..., Any], *args: Any) -> Any:
         """Returns what a function of the language returns."""
+        if any(one is UNKNOWN for one in args):
+            return UNKNOWN
         try:
             found = function(*args)
         except (TypeError, ValueError, LookupError, OverflowError):

@@ -1,7 +1,7 @@
 """Answers the calls that one program makes of primitives, and keeps each of them for the trace.
 
 A program makes one call at a time. Those that can be read off its source (:mod:`.call_plan`) begin when it starts, so
-that they share batches; when it gets there, it takes over the one that runs already, with its result or failure,
+that they share batches, and those that follow from their results begin when these are there; when it gets there, it takes over the one that runs already, with its result or failure,
 evidence and cost, exactly as if it had begun there. What it never asks for is cancelled, and leaves no trace.
 """
 
@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Hashable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 from ..batching.call_cache import Usage
@@ -21,7 +22,7 @@ from ..primitives.context import CallContext
 from ..primitives.kinds import Image
 from ..primitives.signature import PrimitiveSet
 from .answer_text import plain
-from .call_plan import PlannedCall
+from .call_plan import UNKNOWN, CallPlan, PlannedCall
 
 CATCHABLE = (TypeError, ValueError, LookupError)
 """What a program may catch; everything else ends it."""
@@ -53,21 +54,59 @@ class ProgramCalls:
     """Told when a call begins and ends."""
     made: list[Call] = field(default_factory=list)
     """Those that have ended, in the order they began: a program waits for each."""
+    _plan: CallPlan | None = None
     _planned: dict[Hashable, tuple[str, Mapping[str, object]]] = field(default_factory=dict)
     _ahead: dict[Hashable, _Begun] = field(default_factory=dict)
+    _results: dict[Hashable, object] = field(default_factory=dict)
+    """Of every call that was ever planned; UNKNOWN where it has not returned."""
+    _news: int = 0
+    """Results since the program was last read."""
 
-    def begin_ahead(self, planned: Iterable[PlannedCall]) -> None:
-        """Begins calls in order, some at a time; a call whose arguments are wrong is left to the program."""
-        for one in planned:
+    def begin_ahead(self, plan: CallPlan) -> None:
+        """Begins the calls of a plan in order, some at a time."""
+        self._plan = plan
+        self._look_ahead()
+
+    def _look_ahead(self) -> None:
+        """Plans what follows from the results that are there; a call whose arguments are wrong is the program's."""
+        if self._plan is None:
+            return
+        self._news = 0
+        planned = self._plan.calls(self._result_of)
+        if len(planned) == 1 and not self._results:  # a single call has nothing to share a batch with
+            self._plan = None
+            return
+        for call in planned:
             try:
-                arguments = self.primitives.get(one.name).bind(one.args, one.kwargs)
+                arguments = self.primitives.get(call.name).bind(call.args, call.kwargs)
             except CATCHABLE:
                 continue
-            self._planned.setdefault(_key(one.name, arguments), (one.name, arguments))
+            key = _key(call.name, arguments)
+            if key not in self._results:
+                self._results[key] = UNKNOWN
+                self._planned[key] = (call.name, arguments)
         self._fill()
+
+    def _result_of(self, call: PlannedCall) -> object:
+        try:
+            key = _key(call.name, self.primitives.get(call.name).bind(call.args, call.kwargs))
+        except CATCHABLE:
+            return UNKNOWN
+        result = self._results.get(key, UNKNOWN)
+        return list(result) if isinstance(result, list) else result  # the program's own list must not change
+
+    def _keep(self, key: Hashable, task: asyncio.Future[object]) -> None:
+        """Keeps the result of a call that was begun ahead. Once many are there, or all, the program is read again."""
+        if self._plan is None or task.cancelled() or task.exception() is not None:
+            return
+        self._results[key] = task.result()
+        self._news += 1
+        if not self._planned and (2 * self._news >= AT_ONCE or all(one.task.done() for one in self._ahead.values())):
+            self._look_ahead()
 
     def close(self) -> None:
         """Cancels what was begun ahead and never asked for."""
+        self._plan = None
         self._planned.clear()
         for begun in self._ahead.values():
             begun.task.cancel()
@@ -125,7 +164,8 @@ class ProgramCalls:
             return
         while self._planned and len(self._ahead) < AT_ONCE:
             key = next(iter(self._planned))
-            self._ahead[key] = self._begin(*self._planned.pop(key))
+            self._ahead[key] = begun = self._begin(*self._planned.pop(key))
+            begun.task.add_done_callback(partial(self._keep, key))
 
     def _begin(self, name: str, arguments: Mapping[str, object]) -> _Begun:
         context, usage = self.context(), Usage(memory=self.usage.memory)

@@ -46,7 +46,7 @@ from ..writing.replies import why_empty
 from ..writing.worlds import Behaviour, behaviours
 from ..writing.writer import Writer
 from .answer_text import answer_text, fitted_answer, plain, release_text
-from .call_plan import plan_calls
+from .call_plan import CallPlan
 from .confidence import DONT_KNOW, sure_enough
 from .program_calls import ProgramCalls
 from .question_check import checked_question, unanswerable
@@ -301,9 +301,7 @@ class QuestionRun:
             await engine.sandbox.check(program.source)
         if engine.settings.ahead:
             wanted = {item.name for item in engine.writer.primitives if item.ahead}
-            planned = plan_calls(program.source, self.images, wanted)
-            if len(planned) > 1:  # a single call has nothing to share a batch with
-                self.calls.begin_ahead(planned)
+            self.calls.begin_ahead(CallPlan(program.source, self.images, wanted))
         try:
             outcome = await engine.sandbox.run(program.source, self.calls, images=self.images)
             self.program_seconds += outcome.seconds
