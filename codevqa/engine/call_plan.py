@@ -37,8 +37,6 @@ MAX_TEXT = 1000
 UNKNOWN: Any = object()
 """Stands for a value that cannot be told."""
 
-_SURE_PARTS: Mapping[type[ast.expr], int] = {ast.Compare: 2, ast.Lambda: 0}
-"""How many parts of an expression are computed whatever they hold; all where nothing is said."""
 _SIGNS: Mapping[type[ast.cmpop], Callable[[Any, Any], Any]] = {
     ast.Eq: operator.eq,
     ast.NotEq: operator.ne,
@@ -142,36 +140,37 @@ class _Walk:
         """Follows statements up to where it is not sure that the next is reached; returns how they are left."""
         for node in body:
             self._step()
-            match node:
-                case _Item(value):
-                    node.items.append(self.value(value))
-                case ast.Expr(value):
-                    self.value(value)
-                case ast.Assign(targets, value):
-                    held = self.value(value)
-                    for target in targets:
-                        self._bind(target, held)
-                case ast.AugAssign(target, _, value):
-                    self.value(value)
-                    self._bind(target, UNKNOWN)
-                case ast.If(test, then, otherwise):
-                    held = self.value(test)
-                    if held is not UNKNOWN:
-                        left = self.block(then if held else otherwise)
-                        if left != "end":
-                            return left
-                    elif not self._passed(node):
-                        return "unsure"
-                case ast.For(_, items, _, []):
-                    self._loop(node, self.value(items))
-                case ast.Break():
-                    return "break"
-                case ast.Continue():
-                    return "continue"
-                case ast.Pass():
-                    pass
-                case _:
-                    raise _EnoughError
+            left = self._statement(node)
+            if left != "end":
+                return left
+        return "end"
+
+    def _statement(self, node: ast.stmt) -> Exit:
+        match node:
+            case _Item(value):
+                node.items.append(self.value(value))
+            case ast.Expr(value):
+                self.value(value)
+            case ast.Assign(targets, value):
+                held = self.value(value)
+                for target in targets:
+                    self._bind(target, held)
+            case ast.AugAssign(target, _, value):
+                self.value(value)
+                self._bind(target, UNKNOWN)
+            case ast.If(test, then, otherwise):
+                held = self.value(test)
+                if held is not UNKNOWN:
+                    return self.block(then if held else otherwise)
+                return "end" if self._passed(node) else "unsure"
+            case ast.For(_, items, _, []):
+                self._loop(node, self.value(items))
+            case ast.Break() | ast.Continue():
+                return "break" if isinstance(node, ast.Break) else "continue"
+            case ast.Pass():
+                pass
+            case _:
+                raise _EnoughError
         return "end"
 
     def _loop(self, loop: ast.For, items: Any) -> None:
@@ -239,24 +238,13 @@ class _Walk:
                 return self._returned(_joined, [self.value(part) for part in parts])
             case ast.FormattedValue(inner, -1, None):
                 return self.value(inner)
-            case ast.ListComp(part, loops) | ast.GeneratorExp(part, loops) | ast.SetComp(part, loops):
-                items = self._comprehension(part, loops)
-                return items if isinstance(node, ast.ListComp) else UNKNOWN
-            case ast.Compare(left, [sign], [right]) if type(sign) in _SIGNS:
-                return self._compared(_SIGNS[type(sign)], self.value(left), self.value(right))
-            case ast.UnaryOp(ast.Not(), inner):
-                return self._returned(operator.not_, self.value(inner))
-            case ast.BoolOp(sign, parts):
-                return self._either(isinstance(sign, ast.Or), parts)
-            case ast.IfExp(test, then, otherwise):
-                held = self.value(test)
-                return UNKNOWN if held is UNKNOWN else self.value(then if held else otherwise)
-            case ast.DictComp(key, part, loops):
-                self._comprehension(ast.Tuple([key, part]), loops)
+            case ast.ListComp() | ast.GeneratorExp() | ast.SetComp() | ast.DictComp():
+                return self._comprehension(node)
+            case ast.Compare() | ast.UnaryOp(ast.Not()) | ast.BoolOp() | ast.IfExp():
+                return self._decided(node)
             case _:
                 parts = [child for child in ast.iter_child_nodes(node) if isinstance(child, ast.expr)]
-                sure = _SURE_PARTS.get(type(node), len(parts))
-                for child in parts[:sure]:
+                for child in [] if isinstance(node, ast.Lambda) else parts:
                     self.value(child)
         return UNKNOWN
 
@@ -292,11 +280,40 @@ class _Walk:
         self._step(len(value))
         return not any(isinstance(item, list | tuple) or item is UNKNOWN for item in value)
 
-    def _comprehension(self, part: ast.expr, loops: Sequence[ast.comprehension]) -> Any:
-        """Follows a comprehension as the loops that it stands for, with variables of its own; returns its items."""
-        item = _Item(part)
+    def _decided(self, node: ast.Compare | ast.UnaryOp | ast.BoolOp | ast.IfExp) -> Any:
+        """Follows an expression that decides; of what may not be computed, nothing is followed."""
+        match node:
+            case ast.Compare(left, [sign], [right]):
+                return self._compared(type(sign), self.value(left), self.value(right))
+            case ast.Compare(left, _, [right, *_]):
+                self.value(left)
+                self.value(right)
+            case ast.UnaryOp(_, inner):
+                return self._returned(operator.not_, self.value(inner))
+            case ast.BoolOp(joint, parts):
+                for part in parts:
+                    held = self.value(part)
+                    if held is UNKNOWN or bool(held) is isinstance(joint, ast.Or):
+                        break
+                return held
+            case ast.IfExp(test, then, otherwise):
+                held = self.value(test)
+                return UNKNOWN if held is UNKNOWN else self.value(then if held else otherwise)
+        return UNKNOWN
+
+    def _compared(self, sign: type[ast.cmpop], left: Any, right: Any) -> Any:
+        """Returns what a comparison says of texts and numbers, and of lists of them."""
+        listed = isinstance(right, list | tuple) and sign in (ast.In, ast.NotIn)
+        if sign not in _SIGNS or not isinstance(left, _PLAIN):
+            return UNKNOWN
+        known = self._known(right) if listed else isinstance(right, _PLAIN)
+        return self._returned(_SIGNS[sign], left, right) if known else UNKNOWN
+
+    def _comprehension(self, node: ast.ListComp | ast.GeneratorExp | ast.SetComp | ast.DictComp) -> Any:
+        """Follows a comprehension as the loops that it stands for, with variables of its own; returns a list's items."""
+        item = _Item(ast.Tuple([node.key, node.value]) if isinstance(node, ast.DictComp) else node.elt)
         body: list[ast.stmt] = [item]
-        for loop in reversed(loops):
+        for loop in reversed(node.generators):
             for test in reversed(loop.ifs):
                 body = [ast.If(test, body, [])]
             body = [ast.For(loop.target, loop.iter, body, [])]
@@ -304,23 +321,8 @@ class _Walk:
         before, self.variables = self.variables, dict(self.variables)
         self.block(body)
         self.variables = before
-        return UNKNOWN if any(held is UNKNOWN for held in item.items) else item.items
-
-    def _compared(self, compare: Callable[[Any, Any], Any], left: Any, right: Any) -> Any:
-        """Returns what a comparison says of texts and numbers, and of lists of them."""
-        listed = isinstance(right, list | tuple) and compare in (_SIGNS[ast.In], _SIGNS[ast.NotIn])
-        if not isinstance(left, _PLAIN) or not (self._known(right) if listed else isinstance(right, _PLAIN)):
-            return UNKNOWN
-        return self._returned(compare, left, right)
-
-    def _either(self, is_or: bool, parts: Sequence[ast.expr]) -> Any:
-        """Follows ``or`` and ``and`` as far as it is sure that they are computed."""
-        held: Any = UNKNOWN
-        for part in parts:
-            held = self.value(part)
-            if held is UNKNOWN or bool(held) is is_or:
-                break
-        return held
+        known = isinstance(node, ast.ListComp) and not any(held is UNKNOWN for held in item.items)
+        return item.items if known else UNKNOWN
 
     def _step(self, count: int = 1) -> None:
         self.left -= count

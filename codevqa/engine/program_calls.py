@@ -1,8 +1,9 @@
 """Answers the calls that one program makes of primitives, and keeps each of them for the trace.
 
 A program makes one call at a time. Those that can be read off its source (:mod:`.call_plan`) begin when it starts, so
-that they share batches, and those that follow from their results begin when these are there; when it gets there, it takes over the one that runs already, with its result or failure,
-evidence and cost, exactly as if it had begun there. What it never asks for is cancelled, and leaves no trace.
+that they share batches, and those that follow from their results when these are there. When the program gets there, it
+takes over the one that runs already, with its result or failure, evidence and cost, exactly as if it had begun there.
+What it never asks for is cancelled, and leaves no trace.
 """
 
 from __future__ import annotations
