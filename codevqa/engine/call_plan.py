@@ -310,7 +310,7 @@ class _Walk:
         return self._returned(_SIGNS[sign], left, right) if known else UNKNOWN
 
     def _comprehension(self, node: ast.ListComp | ast.GeneratorExp | ast.SetComp | ast.DictComp) -> Any:
-        """Follows a comprehension as the loops that it stands for, with variables of its own; returns a list's items."""
+        """Follows a comprehension as the loops that it stands for, with variables of its own; returns its items."""
         item = _Item(ast.Tuple([node.key, node.value]) if isinstance(node, ast.DictComp) else node.elt)
         body: list[ast.stmt] = [item]
         for loop in reversed(node.generators):
