@@ -21,6 +21,7 @@ from .http_backend import Exchange, transport
 from .redaction import Redaction
 from .refusals import accepted, refused_by
 from .server_reply import END, Failure, ServerReply, read
+from .slots import Slots
 from .text_stream import TextStream
 from .turn import Turn
 from .unwanted import unwanted
@@ -46,12 +47,12 @@ class OpenAIClient:
         base_url: address of the API, usually ending in ``/v1``; None reads OPENAI_BASE_URL, then takes OpenAI's.
         api_key: None reads OPENAI_API_KEY. A server of your own needs none. Appears in no error, repr or log.
         timeout: seconds to wait for one answer, or for its next piece where somebody listens to it, and ten times as
-            long for the last.
+            long for the last. The time begins anew while the server answers requests that were sent before.
         max_retries: attempts after the first, for answers 408, 409, 429 and 5xx and for lost connections; nothing else
             is tried again.
         max_wait: seconds in all that a request waits for a server that says when it will answer, or that it loads its
             model; these attempts do not count.
-        concurrency: most requests in flight.
+        concurrency: most requests in flight; fewer are, unless the server answers several faster than one by one.
 
     Raises:
         SetupError: no API key for OpenAI's own server, an address or key that cannot be one, a setting out of range, or
@@ -102,6 +103,7 @@ class OpenAIClient:
         queried = [value for name, value in url.params.items() if "version" not in name]
         self._redact = Redaction([key, url.password, httpx2.URL(proxy).password, *queried])
         self._refused: frozenset[str] = frozenset()
+        self._slots = Slots(concurrency)
         self._threads = ThreadPoolExecutor(concurrency, thread_name_prefix="openai")
         self._under_way: set[Exchange] = set()
         # One that nobody closes must not leave sockets behind.
@@ -206,7 +208,11 @@ class OpenAIClient:
         reply, ended, heard = ServerReply(), False, 0
         url = self._urls["chat/completions" if "messages" in body else "completions"]
         try:
-            with exchange.within(self.timeout), self._client.stream("POST", url, content=json.dumps(body)) as response:
+            with (
+                self._slots.take(exchange) as ahead,
+                exchange.within(self.timeout, ahead),
+                self._client.stream("POST", url, content=json.dumps(body)) as response,
+            ):
                 for data in read(response):
                     ended = data == END
                     if ended or exchange.cancelled():
