@@ -13,6 +13,7 @@ from engine_kit import RED, engine
 from openai_kit import ASK, KEY, Reply, Serve, completion, event, failure, raw, refusal, streamed, turn
 
 from codevqa.core.errors import EngineClosedError, ServerError, SetupError
+from codevqa.core.notices import current
 from codevqa.models.base import GenerationRequest
 from codevqa.models.openai_lm import OpenAILM
 
@@ -343,3 +344,15 @@ def test_requests_under_way_grow_where_that_is_faster(serve: Serve) -> None:
 
     OpenAILM("m", base_url=serve(answer).url, concurrency=8).generate([ASK] * 40)
     assert counts[1] == 8
+
+
+def test_a_busy_server_is_named_while_it_is_waited_for(serve: Serve) -> None:
+    server = serve(lambda path, body, n: failure(429, "busy", {"Retry-After": "1"}) if n == 1 else completion("ok"))
+    asking = threading.Thread(target=lambda: OpenAILM("m", base_url=server.url).generate([ASK]))
+    asking.start()
+    until = time.monotonic() + 0.9
+    while not current() and time.monotonic() < until:
+        time.sleep(0.01)
+    assert current() == "the server asks to wait 1 s: busy"
+    asking.join()
+    assert not current()

@@ -8,7 +8,7 @@ import ssl
 import threading
 import time
 import urllib.request
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from ipaddress import ip_address
 from typing import Any
@@ -37,7 +37,7 @@ class Exchange:
         self._guard = threading.Lock()
         self._socket: socket.socket | None = None
         self._heard = 0.0
-        self._ahead: tuple[Exchange, ...] = ()
+        self._ahead: Sequence[Exchange] = ()
         self.pause = self._cancelled.wait
         """Waits for so many seconds, and says whether it was cancelled meanwhile."""
         self.cancelled = self._cancelled.is_set
@@ -51,12 +51,12 @@ class Exchange:
                 socket.socket.shutdown(self._socket, socket.SHUT_RDWR)  # SSLSocket's own would take its TLS away
 
     @contextmanager
-    def within(self, seconds: float, ahead: Iterable[Exchange] = ()) -> Iterator[None]:
+    def within(self, seconds: float, ahead: Sequence[Exchange] = ()) -> Iterator[None]:
         """Makes what this thread sends in the block this exchange, and gives it so long.
 
         Each sign that the server still works on those ``ahead`` begins its time anew.
         """
-        self._seconds, self._ahead, self._heard = seconds, tuple(ahead), 0.0
+        self._seconds, self._ahead, self._heard = seconds, ahead, 0.0
         self._begin(time.monotonic())
         _here.exchange = self
         try:

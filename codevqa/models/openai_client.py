@@ -16,7 +16,8 @@ from typing import Any, TypeVar, cast
 import httpx2
 
 from ..core.errors import EngineClosedError, ModelError, SetupError
-from ..core.text import shown_address
+from ..core.notices import notice
+from ..core.text import shown_address, visible
 from .http_backend import Exchange, transport
 from .redaction import Redaction
 from .refusals import accepted, refused_by
@@ -195,7 +196,8 @@ class OpenAIClient:
                 elif failure.busy and left > 0:
                     delay = min(delay, left)
                     waited += delay
-                    exchange.pause(delay)
+                    with notice(self._busy(failure)):
+                        exchange.pause(delay)
                     continue
                 elif failure.again and not failure.busy and failures < self.max_retries:
                     failures += 1
@@ -238,6 +240,10 @@ class OpenAIClient:
     def _adapt(self, failure: Failure, sent: dict[str, Any]) -> frozenset[str]:
         """Returns what this model does not take of a request that failed."""
         return refused_by(failure, sent)
+
+    def _busy(self, failure: Failure) -> str:
+        asks = f"asks to wait {failure.wait:.0f} s" if failure.wait >= 0.5 else "is busy"
+        return visible(f"the server {asks}: {self._redact(failure.said)[:80]}")
 
     def _error(self, failure: Failure, attempts: int) -> ModelError:
         through = f" through the proxy of {self._proxy}" if self._proxy else ""

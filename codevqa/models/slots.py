@@ -15,6 +15,8 @@ _GAIN = 1.1
 """How much faster a server must answer twice as many requests, for so many to be sent."""
 _HOLD = 8
 """How many rounds pass before more are tried again."""
+_BURST_S = 0.5
+"""Requests that are sent in this time may reach the server in any order."""
 _LOOK_S = 0.2
 """How often a request that waits for its slot looks whether it was cancelled."""
 
@@ -25,14 +27,16 @@ class Slots:
     def __init__(self, most: int) -> None:
         self._most, self._limit, self._base = most, min(_FIRST, most), min(_FIRST, most)
         self._free = Condition()
-        self._under_way: dict[Exchange, None] = {}  # in the order they were sent
+        self._under_way: set[Exchange] = set()
+        self._burst: list[Exchange] = []
+        self._opened = -_BURST_S
         self._waiting = 0
         self._rate = 0.0
         self._restart(1)
 
     @contextmanager
-    def take(self, exchange: Exchange) -> Iterator[tuple[Exchange, ...]]:
-        """Waits for a slot, and holds it for the block; returns the requests that were sent before and still run.
+    def take(self, exchange: Exchange) -> Iterator[list[Exchange]]:
+        """Holds a slot for the block; returns the requests that were sent before and at about the same time.
 
         Raises:
             CancelledError: the request was cancelled meanwhile.
@@ -45,8 +49,11 @@ class Slots:
             if exchange.cancelled():
                 self._free.notify()
                 raise CancelledError
-            ahead = tuple(self._under_way)
-            self._under_way[exchange] = None
+            if (now := time.monotonic()) - self._opened > _BURST_S:
+                self._burst, self._opened = [*self._under_way], now
+            ahead = self._burst
+            ahead.append(exchange)
+            self._under_way.add(exchange)
         answered = False
         try:
             yield ahead
@@ -54,7 +61,7 @@ class Slots:
         finally:
             with self._free:
                 full = len(self._under_way) >= self._limit
-                del self._under_way[exchange]
+                self._under_way.remove(exchange)
                 if answered:
                     self._measure(full)
                 self._free.notify(max(1, min(self._waiting, self._limit - len(self._under_way))))
