@@ -4,6 +4,7 @@ import asyncio
 import base64
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from email.utils import formatdate
 from typing import Any
 
@@ -12,6 +13,7 @@ from engine_kit import RED, engine
 from openai_kit import ASK, KEY, Reply, Serve, completion, event, failure, raw, refusal, streamed, turn
 
 from codevqa.core.errors import EngineClosedError, ServerError, SetupError
+from codevqa.core.notices import current
 from codevqa.models.base import GenerationRequest
 from codevqa.models.openai_lm import OpenAILM
 
@@ -300,3 +302,57 @@ def test_an_answer_that_is_nothing_is_no_success(serve: Serve) -> None:
     lm = OpenAILM("m", base_url=server.url)
     assert "wrote nothing" in str(refusal(lm, GenerationRequest("Say", 5)))
     assert lm.generate([GenerationRequest("Say", 5, ("\n",))])[0].text == "", "the stop came at once"
+
+
+@pytest.mark.parametrize("workers", [4, 16])
+def test_a_server_that_answers_one_at_a_time_answers_all(serve: Serve, workers: int) -> None:
+    alone = threading.Lock()
+
+    def answer(path: str, body: dict[str, Any], n: int) -> Any:
+        with alone:
+            time.sleep(0.12)
+        return completion("ok")
+
+    lm = OpenAILM("m", base_url=serve(answer).url, timeout=0.3)
+    with ThreadPoolExecutor(workers) as threads:
+        assert [each[0].text for each in threads.map(lambda _: lm.generate([ASK]), range(20))] == ["ok"] * 20
+
+
+def test_time_begins_when_the_server_is_done_with_what_was_sent_before(serve: Serve) -> None:
+    alone = threading.Lock()
+
+    def answer(path: str, body: dict[str, Any], n: int) -> Any:
+        with alone:
+            time.sleep(0.4)
+        return completion("ok")
+
+    lm = OpenAILM("m", base_url=serve(answer).url, timeout=0.6)
+    assert [each.text for each in lm.generate([ASK, ASK])] == ["ok", "ok"]
+
+
+def test_requests_under_way_grow_where_that_is_faster(serve: Serve) -> None:
+    counts, guard = [0, 0], threading.Lock()
+
+    def answer(path: str, body: dict[str, Any], n: int) -> Any:
+        with guard:
+            counts[0] += 1
+            counts[1] = max(counts)
+        time.sleep(0.2)
+        with guard:
+            counts[0] -= 1
+        return completion("ok")
+
+    OpenAILM("m", base_url=serve(answer).url, concurrency=8).generate([ASK] * 40)
+    assert counts[1] == 8
+
+
+def test_a_busy_server_is_named_while_it_is_waited_for(serve: Serve) -> None:
+    server = serve(lambda path, body, n: failure(429, "busy", {"Retry-After": "1"}) if n == 1 else completion("ok"))
+    asking = threading.Thread(target=lambda: OpenAILM("m", base_url=server.url).generate([ASK]))
+    asking.start()
+    until = time.monotonic() + 0.9
+    while not current() and time.monotonic() < until:
+        time.sleep(0.01)
+    assert current() == "the server asks to wait 1 s: busy"
+    asking.join()
+    assert not current()

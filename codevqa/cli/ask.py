@@ -32,6 +32,7 @@ from .options import (
 )
 from .terminal import (
     STDIN,
+    Bar,
     check_place,
     checked,
     import_ahead,
@@ -99,7 +100,8 @@ def ask(
 
     def asked(vqa: CodeVQA, about: Pictures, words: str) -> Answer:
         if not isinstance(about, Collection):
-            return vqa.ask(about, words, **options)
+            with Bar(quiet):  # of one question, it shows what a busy server asks
+                return vqa.ask(about, words, **options)
 
         def do(memory: Memory) -> Answer:
             given: AskOptions = {**options, "form": "set", "memory": memory}

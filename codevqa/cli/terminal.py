@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..core.errors import InputError
+from ..core.notices import current
 from ..core.text import visible
 from . import waiting
 
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
 STDIN = "-"
 CALLS = 20
 """Calls of a program that are shown."""
+_LOOK_S = 0.3
+"""How often a run looks whether a model waits."""
 
 
 def warn(message: str) -> None:
@@ -185,6 +188,9 @@ class Bar:
         self.pause = 0.1 if self.live else every
         self._last: Status | None = None
         self._shown = time.monotonic() if not self.live else 0.0
+        self._over = threading.Event()
+        self._guard = threading.Lock()
+        self._watcher = threading.Thread(target=self._watch, daemon=True)
 
     def __call__(self, status: Status) -> None:
         """Shows a status, unless the one before was shown a moment ago."""
@@ -193,23 +199,41 @@ class Bar:
             self._show(status)
 
     def __enter__(self) -> Bar:
+        self._watcher.start()
         return self
 
     def __exit__(self, *_: object) -> None:
+        self._over.set()
+        self._watcher.join()
         waiting.end()
         if self._last is not None:
             self._show(self._last, end="\n")
 
+    def _watch(self) -> None:
+        """Shows what a model waits for, as soon as it does."""
+        shown = ""
+        while not self._over.wait(_LOOK_S):
+            text = current()
+            if text != shown and (text or self.live):
+                self._print(text or (line(self._last) if self._last is not None else ""))
+            shown = text
+        if shown and self.live:
+            self._print("")
+
     def _show(self, status: Status, end: str = "") -> None:
+        self._shown = time.monotonic()
+        self._print(line(status), end)
+
+    def _print(self, text: str, end: str = "") -> None:
         if self.quiet:
             return
-        self._shown = time.monotonic()
-        if self.live:
-            waiting.end()
-            width = shutil.get_terminal_size().columns - 1
-            print(f"\r\033[K{visible(line(status))[:width]}", end=end, file=sys.stderr, flush=True)
-        else:
-            warn(line(status))
+        with self._guard:
+            if self.live:
+                waiting.end()
+                width = shutil.get_terminal_size().columns - 1
+                print(f"\r\033[K{visible(text)[:width]}", end=end, file=sys.stderr, flush=True)
+            else:
+                warn(text)
 
 
 def print_figures(store: Store) -> Summary:

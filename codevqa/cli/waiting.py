@@ -6,6 +6,8 @@ import sys
 import threading
 import time
 
+from ..core.notices import current
+
 _EVERY_S = 0.1
 _FRAMES = "|/-\\"
 _ERASE = "\r\033[K"
@@ -42,7 +44,8 @@ def _move(doing: object, over: threading.Event) -> None:
     started, number = time.monotonic(), 0
     while not over.is_set():
         seconds = time.monotonic() - started
-        sys.stderr.write(f"{_ERASE}codevqa: {doing} {_FRAMES[number % 4]}{f' {seconds:.0f} s' if seconds >= 1 else ''}")
+        text = current() or doing
+        sys.stderr.write(f"{_ERASE}codevqa: {text} {_FRAMES[number % 4]}{f' {seconds:.0f} s' if seconds >= 1 else ''}")
         sys.stderr.flush()
         number += 1
         over.wait(_EVERY_S)

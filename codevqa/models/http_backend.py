@@ -8,7 +8,7 @@ import ssl
 import threading
 import time
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from ipaddress import ip_address
 from typing import Any
@@ -36,6 +36,8 @@ class Exchange:
         self._cancelled = threading.Event()
         self._guard = threading.Lock()
         self._socket: socket.socket | None = None
+        self._heard = 0.0
+        self._ahead: Sequence[Exchange] = ()
         self.pause = self._cancelled.wait
         """Waits for so many seconds, and says whether it was cancelled meanwhile."""
         self.cancelled = self._cancelled.is_set
@@ -49,19 +51,26 @@ class Exchange:
                 socket.socket.shutdown(self._socket, socket.SHUT_RDWR)  # SSLSocket's own would take its TLS away
 
     @contextmanager
-    def within(self, seconds: float) -> Iterator[None]:
-        """Makes what this thread sends in the block this exchange, and gives it so long."""
-        self._seconds, self._last = seconds, time.monotonic() + seconds * _WHOLE_STREAM
-        self.extend()
+    def within(self, seconds: float, ahead: Sequence[Exchange] = ()) -> Iterator[None]:
+        """Makes what this thread sends in the block this exchange, and gives it so long.
+
+        Each sign that the server still works on those ``ahead`` begins its time anew.
+        """
+        self._seconds, self._ahead, self._heard = seconds, ahead, 0.0
+        self._begin(time.monotonic())
         _here.exchange = self
         try:
             yield
         finally:
-            _here.exchange = None
+            _here.exchange, self._ahead = None, ()
+
+    def _begin(self, now: float) -> None:
+        self._deadline, self._last = now + self._seconds, now + self._seconds * _WHOLE_STREAM
 
     def extend(self) -> None:
-        """Gives it as long again, for it has brought a piece of a streamed answer."""
-        self._deadline = min(time.monotonic() + self._seconds, self._last)
+        """Gives it as long again, for it has brought a piece of its answer."""
+        self._heard = time.monotonic()
+        self._deadline = min(self._heard + self._seconds, self._last)
 
     def left(self) -> float:
         """Returns the seconds that are left.
@@ -70,6 +79,9 @@ class Exchange:
             httpcore2.ReadTimeout: none are, or it was cancelled.
         """
         left = self._deadline - time.monotonic()
+        if left <= 0 and not self._heard:  # a server that answers one at a time has not begun with it
+            self._begin(max(self._deadline - self._seconds, *(other._heard for other in self._ahead), 0.0))
+            left = self._deadline - time.monotonic()
         if left <= 0 or self._cancelled.is_set():
             raise httpcore2.ReadTimeout
         return left
@@ -91,7 +103,10 @@ class _Stream(httpcore2.NetworkStream):
         exchange: Exchange = _here.exchange
         exchange.hold(self._socket)
         try:
-            return self._stream.read(max_bytes, exchange.left())
+            while True:
+                with suppress(httpcore2.ReadTimeout):
+                    return self._stream.read(max_bytes, exchange.left())
+                exchange.left()
         finally:
             exchange.hold(None)
 

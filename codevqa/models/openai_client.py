@@ -16,11 +16,13 @@ from typing import Any, TypeVar, cast
 import httpx2
 
 from ..core.errors import EngineClosedError, ModelError, SetupError
-from ..core.text import shown_address
+from ..core.notices import notice
+from ..core.text import shown_address, visible
 from .http_backend import Exchange, transport
 from .redaction import Redaction
 from .refusals import accepted, refused_by
 from .server_reply import END, Failure, ServerReply, read
+from .slots import Slots
 from .text_stream import TextStream
 from .turn import Turn
 from .unwanted import unwanted
@@ -46,12 +48,12 @@ class OpenAIClient:
         base_url: address of the API, usually ending in ``/v1``; None reads OPENAI_BASE_URL, then takes OpenAI's.
         api_key: None reads OPENAI_API_KEY. A server of your own needs none. Appears in no error, repr or log.
         timeout: seconds to wait for one answer, or for its next piece where somebody listens to it, and ten times as
-            long for the last.
+            long for the last. The time begins anew while the server answers requests that were sent before.
         max_retries: attempts after the first, for answers 408, 409, 429 and 5xx and for lost connections; nothing else
             is tried again.
         max_wait: seconds in all that a request waits for a server that says when it will answer, or that it loads its
             model; these attempts do not count.
-        concurrency: most requests in flight.
+        concurrency: most requests in flight; fewer are, unless the server answers several faster than one by one.
 
     Raises:
         SetupError: no API key for OpenAI's own server, an address or key that cannot be one, a setting out of range, or
@@ -102,6 +104,7 @@ class OpenAIClient:
         queried = [value for name, value in url.params.items() if "version" not in name]
         self._redact = Redaction([key, url.password, httpx2.URL(proxy).password, *queried])
         self._refused: frozenset[str] = frozenset()
+        self._slots = Slots(concurrency)
         self._threads = ThreadPoolExecutor(concurrency, thread_name_prefix="openai")
         self._under_way: set[Exchange] = set()
         # One that nobody closes must not leave sockets behind.
@@ -193,7 +196,8 @@ class OpenAIClient:
                 elif failure.busy and left > 0:
                     delay = min(delay, left)
                     waited += delay
-                    exchange.pause(delay)
+                    with notice(self._busy(failure)):
+                        exchange.pause(delay)
                     continue
                 elif failure.again and not failure.busy and failures < self.max_retries:
                     failures += 1
@@ -206,7 +210,11 @@ class OpenAIClient:
         reply, ended, heard = ServerReply(), False, 0
         url = self._urls["chat/completions" if "messages" in body else "completions"]
         try:
-            with exchange.within(self.timeout), self._client.stream("POST", url, content=json.dumps(body)) as response:
+            with (
+                self._slots.take(exchange) as ahead,
+                exchange.within(self.timeout, ahead),
+                self._client.stream("POST", url, content=json.dumps(body)) as response,
+            ):
                 for data in read(response):
                     ended = data == END
                     if ended or exchange.cancelled():
@@ -232,6 +240,10 @@ class OpenAIClient:
     def _adapt(self, failure: Failure, sent: dict[str, Any]) -> frozenset[str]:
         """Returns what this model does not take of a request that failed."""
         return refused_by(failure, sent)
+
+    def _busy(self, failure: Failure) -> str:
+        asks = f"asks to wait {failure.wait:.0f} s" if failure.wait >= 0.5 else "is busy"
+        return visible(f"the server {asks}: {self._redact(failure.said)[:80]}")
 
     def _error(self, failure: Failure, attempts: int) -> ModelError:
         through = f" through the proxy of {self._proxy}" if self._proxy else ""

@@ -15,15 +15,13 @@ import httpx2
 from ..core.errors import ModelError, nearest
 from .http_backend import Exchange
 from .openai_client import OpenAIClient
-from .server_reply import Failure
+from .server_reply import Failure, bounded
 
 USUAL_PORTS: Mapping[int, str] = MappingProxyType({11434: "Ollama", 8080: "llama.cpp", 8000: "vLLM", 1234: "LM Studio"})
 """The port on which each server listens unless it is told another."""
 _PROBE_S = 0.2
 _LIST_S = 5.0
 _PLAIN = {"Accept-Encoding": "identity"}  # a packed list may unpack to any size
-_MOST = 1 << 20
-"""Bytes of a list of models."""
 _SHOWN = 8
 """Names that a message lists; more are counted."""
 _UNKNOWN = re.compile(
@@ -91,19 +89,10 @@ def listed(client: httpx2.Client, url: str, seconds: float) -> list[str] | None:
     """Returns the names of the models that a server lists at ``/models``, None where it sends no such list in time."""
     try:
         with client.stream("GET", url, timeout=seconds) as response:
-            models = json.loads(_bounded(response.raise_for_status(), time.monotonic() + seconds))["data"]
+            models = json.loads(b"".join(bounded(response.raise_for_status())))["data"]
         return [model["id"] for model in models or () if isinstance(model["id"], str)]
-    except (httpx2.HTTPError, ValueError, LookupError, TypeError, RecursionError, RuntimeError):
+    except (Failure, httpx2.HTTPError, ValueError, LookupError, TypeError, RecursionError, RuntimeError):
         return None  # RuntimeError: the client was closed because time was up
-
-
-def _bounded(response: httpx2.Response, until: float) -> bytes:
-    data = b""
-    for piece in response.iter_raw():
-        data += piece
-        if len(data) > _MOST or time.monotonic() > until:
-            raise ValueError("too much, or too late")
-    return data
 
 
 def enumerated(names: Sequence[str]) -> str:

@@ -192,7 +192,7 @@ def read(response: httpx2.Response) -> Iterator[bytes]:
     if encoding != "identity":  # a few kilobytes may unpack to any size
         raise Failure(f"packed its answer ({encoding!r:.40}), which was not asked for", hint="Turn that off there.")
     streamed = response.headers.get("content-type", "").startswith("text/event-stream")
-    pieces = _bounded(response)
+    pieces = bounded(response)
     if not response.is_success:
         raise _refusal(response, b"".join(pieces))
     if not streamed:
@@ -204,7 +204,8 @@ def read(response: httpx2.Response) -> Iterator[bytes]:
             yield data.strip()
 
 
-def _bounded(response: httpx2.Response) -> Iterator[bytes]:
+def bounded(response: httpx2.Response) -> Iterator[bytes]:
+    """Yields a body as it comes; a :class:`Failure` ends one over 16 MB."""
     size = 0
     for chunk in response.iter_raw():
         size += len(chunk)
