@@ -16,7 +16,7 @@ from PIL import Image as PILImage
 from codevqa import Answer, CodeVQA, Limits, Question
 from codevqa.core.errors import CodeVQAError, ModelError, ServerError
 from codevqa.core.images import load_picture
-from codevqa.engine.call_plan import UNKNOWN, CallPlan, PlannedCall, plan_calls
+from codevqa.engine.call_plan import UNKNOWN, CallPlan, PlannedCall
 from codevqa.models.base import GenerationRequest
 from codevqa.models.fakes import ScriptedLM
 from codevqa.primitives import Image, primitive
@@ -38,7 +38,7 @@ def shown(value: object) -> object:
 
 def calls(source: str, count: int = 3) -> list[str]:
     """Each planned call as ``name first second``."""
-    found = plan_calls(source, PICTURES[:count], WANTED)
+    found = CallPlan(source, PICTURES[:count], WANTED).calls()
     return [" ".join([one.name, *(str(shown(value)) for value in (*one.args, *one.kwargs.values()))]) for one in found]
 
 

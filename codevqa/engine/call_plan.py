@@ -102,11 +102,6 @@ class CallPlan:
         return walk.planned
 
 
-def plan_calls(source: str, images: Sequence[Image], wanted: Collection[str]) -> list[PlannedCall]:
-    """Returns the calls that can be told before the program runs, in its order."""
-    return CallPlan(source, images, wanted).calls()
-
-
 class _Item(ast.Expr):
     """The part of a comprehension that gives its items, and those that it gave on the walk."""
 

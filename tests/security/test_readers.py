@@ -31,7 +31,7 @@ from codevqa.core.given_files import parse_json, pictures_and_question
 from codevqa.core.images import load_picture
 from codevqa.core.question_kind import question_kind
 from codevqa.core.text import caption_line, one_line, unmarked
-from codevqa.engine.call_plan import MAX_TEXT, plan_calls
+from codevqa.engine.call_plan import MAX_TEXT, CallPlan
 from codevqa.eval.datasets import open_dataset
 from codevqa.presets.configuration import configure
 from codevqa.primitives.kinds import Image
@@ -65,7 +65,7 @@ def read_model(data: bytes) -> None:
         text = str(data)
     for continued in (False, True):
         source = with_answer(extract_program(text, continued=continued))
-        plan_calls(source, [_image()], frozenset(NAMES))
+        CallPlan(source, [_image()], frozenset(NAMES)).calls()
         shape(source, NAMES)
     kind = question_kind(text)
     for asked in (kind, question_kind(ASKED)):
@@ -166,7 +166,7 @@ WANTED = {"query", "get_pos", "find_matching_image"}
 
 def calls(source: str) -> list[object]:
     """Returns the second argument of each planned call."""
-    return [one.args[1] for one in plan_calls(source, PICTURES, WANTED)]
+    return [one.args[1] for one in CallPlan(source, PICTURES, WANTED).calls()]
 
 
 DOUBLING = (
@@ -206,7 +206,7 @@ def test_a_program_that_is_too_much_is_left_alone_after_so_many_steps(source: st
     before = sys.getprofile()
     sys.setprofile(count)
     try:
-        found = plan_calls(source, PICTURES, WANTED)
+        found = CallPlan(source, PICTURES, WANTED).calls()
     finally:
         sys.setprofile(before)
     assert len(found) <= 4000
