@@ -13,10 +13,8 @@ from __future__ import annotations
 import asyncio
 import atexit
 import functools
-import importlib.util
 import os
 import re
-import sys
 import time
 import unicodedata
 from collections.abc import Sequence
@@ -110,7 +108,6 @@ class Pools:
 
     async def _start(self, count: int) -> _Workers:
         _drain_at_exit()
-        _spare_imports()
         patience = self._limits.seconds + GRACE  # with a worker that hangs, also the first
         opening = asyncio.ensure_future(asyncio.to_thread(open_pool, count, self._limits, patience))
         try:
@@ -318,13 +315,6 @@ class Sandbox:
         if re.search(r"\banswer\b", unicodedata.normalize("NFKC", source)) is None:
             return UnsetAnswerError("the program never sets answer.")
         return None
-
-
-@functools.cache
-def _spare_imports() -> None:
-    # The interpreter looks for OpenTelemetry in every session, three times a program, under the lock of all imports.
-    if importlib.util.find_spec("opentelemetry") is None:
-        sys.modules.setdefault("opentelemetry", None)  # type: ignore[arg-type]  # says that it is not there
 
 
 @functools.cache

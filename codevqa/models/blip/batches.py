@@ -30,11 +30,8 @@ def _free_bytes(device: torch.device) -> int | None:
     """Memory that could be taken now; None where that cannot be told."""
     if device.type == "cuda":
         free, _ = torch.cuda.mem_get_info(device)
-        # What PyTorch holds and nobody uses is free too. memory_reserved() and memory_allocated() each write down all of
-        # its statistics, which took a tenth of a question.
-        held = torch.cuda.memory_stats_as_nested_dict(device)
-        reserved, allocated = (held[f"{name}_bytes"]["all"]["current"] for name in ("reserved", "allocated"))
-        return int(free + reserved - allocated)
+        # What PyTorch holds and nobody uses is free too.
+        return int(free + torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device))
     try:
         with Path("/proc/meminfo").open(encoding="ascii") as lines:
             return next(1024 * int(line.split()[1]) for line in lines if line.startswith("MemAvailable"))
