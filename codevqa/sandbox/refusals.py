@@ -38,15 +38,15 @@ def refuse(node: ast.AST, what: str, hint: str) -> ProgramSyntaxError:
     return ProgramSyntaxError(f"programs cannot use {what}.", line=getattr(node, "lineno", None), hint=hint)
 
 
-def refuse_forms(tree: ast.Module, parents: Parents, bound: set[str]) -> None:
+def refuse_forms(parents: Parents, bound: set[str]) -> None:
     """Looks for such forms.
 
     Raises:
         ProgramSyntaxError: there is one.
     """
-    own = {node.name: node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)}
-    texts = any(isinstance(node, ast.Attribute) and node.attr == "args" for node in ast.walk(tree))
-    for node in ast.walk(tree):
+    own = {node.name: node for node in parents if isinstance(node, ast.FunctionDef)}
+    texts = any(isinstance(node, ast.Attribute) and node.attr == "args" for node in parents)
+    for node in parents:
         match node:
             case ast.FunctionDef(name) if _is_special(name) and name not in _DUNDERS:
                 raise refuse(node, f"the method {name}", _PLAIN)
@@ -67,7 +67,7 @@ def refuse_forms(tree: ast.Module, parents: Parents, bound: set[str]) -> None:
                     isinstance(node.func, ast.Name) and node.func.id not in bound
                 ):
                     _refuse_kept(node, parents, bound, own)
-            case ast.For() if _changes(node, tree, own):
+            case ast.For() if _changes(node, parents, own):
                 raise refuse(node, "enumerate, zip and the like over what the loop changes", _COPY)
 
 
@@ -177,7 +177,7 @@ def _refuse_kept(node: ast.AST, parents: Parents, bound: set[str], own: Mapping[
     raise refuse(node, f"{what} here", _AS_LIST)
 
 
-def _changes(loop: ast.For, tree: ast.Module, own: Mapping[str, ast.FunctionDef]) -> bool:
+def _changes(loop: ast.For, parents: Parents, own: Mapping[str, ast.FunctionDef]) -> bool:
     """Whether a loop may change what it goes through by way of :data:`LAZY`."""
     match loop.iter:
         case ast.Call(ast.Name(name), args) if name in LAZY and any(not isinstance(one, ast.Call) for one in args):
@@ -199,7 +199,7 @@ def _changes(loop: ast.For, tree: ast.Module, own: Mapping[str, ast.FunctionDef]
         case _:
             names = set(_changed(inside))
     for _ in range(2):
-        for part in ast.walk(tree):
+        for part in parents:
             match part:
                 case ast.Assign([*targets], value):
                     one = {target.id for target in targets if isinstance(target, ast.Name)}

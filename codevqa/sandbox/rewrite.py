@@ -17,7 +17,7 @@ from typing import Any
 from ..core.errors import ProgramSyntaxError
 from ..core.program_tree import compile_error, parse, syntax_tree
 from ..primitives import PrimitiveSet
-from .refusals import is_plain_function, is_singular, is_text, refuse, refuse_forms
+from .refusals import Parents, is_plain_function, is_singular, is_text, refuse, refuse_forms
 from .stand_ins import STAND_INS
 
 _KINDS = (str, list, dict, set, tuple, frozenset, int, float)
@@ -77,20 +77,20 @@ def rewrite(source: str, primitives: PrimitiveSet | None = None) -> Rewritten:
     if tree is None:
         return Rewritten(source)
     try:
-        bound = set(bound_names(tree))
-        nodes = list(ast.walk(tree))
-        calls = [node.func for node in nodes if isinstance(node, ast.Call)]
+        parents = {child: node for node in ast.walk(tree) for child in ast.iter_child_nodes(node)}
+        bound = {name for node in parents for name in _bound_by(node)}
+        calls = [node.func for node in parents if isinstance(node, ast.Call)]
         called = {function.id for function in calls if isinstance(function, ast.Name)}
         makers = called | {function.attr for function in calls if isinstance(function, ast.Attribute)}
         names = frozenset(primitives.names if primitives is not None else ())
         # Any dict or set may have pictures as keys, which handles of the interpreter cannot be. A variable "count" is
         # no primitive.
         displays = (ast.Dict, ast.DictComp, ast.Set, ast.SetComp)
-        keyed = not makers.isdisjoint(_KEYED) or any(isinstance(node, displays) for node in nodes)
+        keyed = not makers.isdisjoint(_KEYED) or any(isinstance(node, displays) for node in parents)
         keyed = keyed and primitives is not None and bound.isdisjoint(names & called)
-        forms = _Forms(tree, bound, names - bound if keyed else frozenset(), runs=primitives is not None)
-        refuse_forms(tree, forms.parents, bound)
-        scoped = any(isinstance(node, ast.Global | ast.Nonlocal | ast.NamedExpr) for node in nodes)
+        forms = _Forms(parents, bound, names - bound if keyed else frozenset(), runs=primitives is not None)
+        refuse_forms(parents, bound)
+        scoped = any(isinstance(node, ast.Global | ast.Nonlocal | ast.NamedExpr) for node in parents)
         wrong = compile_error(tree) if scoped else None
         if wrong is not None:
             raise ProgramSyntaxError(f"{wrong.msg}.", line=wrong.lineno)
@@ -117,22 +117,26 @@ def part_places(new: ast.AST, old: ast.AST) -> Iterator[tuple[int, int, int]]:
 def bound_names(tree: ast.AST) -> Iterator[str]:
     """Yields every name that the program gives a meaning of its own."""
     for node in ast.walk(tree):
-        match node:
-            case ast.Name(name, ast.Store() | ast.Del()) | ast.arg(name) | ast.ClassDef(name) | ast.FunctionDef(name):
-                yield name
-            case ast.alias(name, other):
-                yield other or name.split(".")[0]
-            case ast.ExceptHandler(name=str(name)) | ast.MatchAs(name=str(name)):
-                yield name
+        yield from _bound_by(node)
+
+
+def _bound_by(node: ast.AST) -> Iterator[str]:
+    match node:
+        case ast.Name(name, ast.Store() | ast.Del()) | ast.arg(name) | ast.ClassDef(name) | ast.FunctionDef(name):
+            yield name
+        case ast.alias(name, other):
+            yield other or name.split(".")[0]
+        case ast.ExceptHandler(name=str(name)) | ast.MatchAs(name=str(name)):
+            yield name
 
 
 class _Forms(ast.NodeTransformer):
     """Replaces the forms of one program."""
 
-    def __init__(self, tree: ast.AST, bound: set[str], primitives: frozenset[str], *, runs: bool) -> None:
+    def __init__(self, parents: Parents, bound: set[str], primitives: frozenset[str], *, runs: bool) -> None:
         self.needs: set[str] = set()
         self.changed = False
-        self.parents = {child: node for node in ast.walk(tree) for child in ast.iter_child_nodes(node)}
+        self.parents = parents
         self._bound = bound
         self._primitives = primitives
         self._runs = runs
@@ -153,10 +157,6 @@ class _Forms(ast.NodeTransformer):
             for one in new if isinstance(new, list) else [new]:
                 ast.copy_location(one, node) if not hasattr(one, "lineno") else None
         return new
-
-    def visit_ImportFrom(self, node: ast.ImportFrom) -> Any:
-        """Leaves out imports that say how Python is to be read."""
-        return ast.Pass() if node.module == "__future__" else node
 
     def visit_Compare(self, node: ast.Compare) -> Any:
         """Has ``is`` know a picture again."""

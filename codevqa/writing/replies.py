@@ -15,21 +15,8 @@ from .mending import names_of, sets_answer, with_answer
 
 _LABELS = {"python", "py", "pycon", "ipython", "tool_code", "code", "program", "execute", "script"}
 """Labels of blocks that hold programs. Digits at the end are left out before."""
-_OTHERS = {
-    "text",
-    "txt",
-    "plain",
-    "plaintext",
-    "json",
-    "output",
-    "console",
-    "bash",
-    "sh",
-    "shell",
-    "yaml",
-    "xml",
-    "html",
-}
+_OTHERS = {"text", "txt", "plain", "plaintext", "json", "output"}
+_OTHERS |= {"console", "bash", "sh", "shell", "yaml", "xml", "html"}
 """Labels of blocks that hold none."""
 _LONGEST = 1 << 16
 """Characters of a reply that are read."""
