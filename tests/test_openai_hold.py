@@ -153,10 +153,14 @@ def test_one_that_is_given_up_leaves_the_others_of_its_batch(serve: Serve) -> No
         return completion("answer = 'yes'")
 
     async def ask(vqa: Any) -> str:
+        first = asyncio.create_task(vqa.ask_async(RED, "Is it first?"))
+        while not server.seen:  # while it is under way, the others gather for the next batch
+            await asyncio.sleep(0.02)
         left, kept = (asyncio.create_task(vqa.ask_async(RED, f"Is it {name}?")) for name in ("a zebra", "kept"))
-        while len(server.seen) < 2:
+        while len(server.seen) < 3:
             await asyncio.sleep(0.02)
         left.cancel()
+        await first
         return str((await kept).text)
 
     server = serve(answer)
