@@ -29,6 +29,11 @@ CATCHABLE = (TypeError, ValueError, LookupError)
 """What a program may catch; everything else ends it."""
 AT_ONCE = 64
 """Calls of one program under way ahead of it at most."""
+UNUSED = 256
+"""Calls begun ahead that the program has not come to, at most: each holds its evidence."""
+READINGS = 16
+"""How often a program is read again, about, while as many results come as it has calls."""
+_REST_S = 0.01
 DETAILED = 200
 """Calls of one program whose evidence is kept in full. Ten thousand pictures would take hundreds of megabytes."""
 
@@ -97,13 +102,20 @@ class ProgramCalls:
         return list(result) if isinstance(result, list) else result  # the program's own list must not change
 
     def _keep(self, key: Hashable, task: asyncio.Future[object]) -> None:
-        """Keeps the result of a call that was begun ahead. Once many are there, or all, the program is read again."""
+        """Keeps the result of a call that was begun ahead; the program is read again once the whole batch is there."""
         if self._plan is None or task.cancelled() or task.exception() is not None:
             return
         self._results[key] = task.result()
         self._news += 1
-        if not self._planned and (2 * self._news >= AT_ONCE or all(one.task.done() for one in self._ahead.values())):
+        if self._news == 1:
+            asyncio.get_running_loop().call_soon(self._look_again)
+
+    def _look_again(self) -> None:
+        """Reads the program again where enough is new: each time takes as long as there are pictures."""
+        if READINGS * self._news >= len(self._results) or all(begun.task.done() for begun in self._ahead.values()):
             self._look_ahead()
+        elif self._plan is not None:
+            asyncio.get_running_loop().call_later(_REST_S, self._look_again)
 
     def close(self) -> None:
         """Cancels what was begun ahead and never asked for."""
@@ -161,9 +173,12 @@ class ProgramCalls:
 
     def _fill(self) -> None:
         """Begins as many as may be under way, once half of them are used up: one at a time would share no batch."""
-        if 2 * len(self._ahead) > AT_ONCE:
+        under_way = sum(not begun.task.done() for begun in self._ahead.values())
+        if 2 * under_way > AT_ONCE:
             return
-        while self._planned and len(self._ahead) < AT_ONCE:
+        most = min(AT_ONCE - under_way, UNUSED - len(self._ahead))
+        while self._planned and most > 0:
+            most -= 1
             key = next(iter(self._planned))
             self._ahead[key] = begun = self._begin(*self._planned.pop(key))
             begun.task.add_done_callback(partial(self._keep, key))
