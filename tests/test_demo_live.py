@@ -7,6 +7,7 @@ from service_kit import answer
 
 from codevqa.core.errors import ErrorRecord
 from codevqa.core.events import Answered, CallBegan, CallEnded, Event, Failed, Prepared, Rejected, Shown, Writing, Wrote
+from codevqa.core.notices import notice
 from codevqa.core.trace import Call, DomainWarning, Evidence, ImageRef, Program
 from codevqa.demo.live import LiveQuestion, PageUpdate
 
@@ -51,6 +52,13 @@ def test_a_question_is_shown_step_by_step() -> None:
     shown.feed_baseline(Answered(answer("three", method="pnpvqa")))
     view = shown.view()
     assert "three" in view.baseline and "They differ" in view.baseline and "data-busy" not in view.status
+
+
+def test_a_wait_for_the_server_is_said_while_it_lasts() -> None:
+    shown = question()
+    with notice("the server asks to wait 12 s: <busy>"):
+        assert "The server asks to wait 12 s: &lt;busy&gt;" in shown.view().status
+    assert "wait 12" not in shown.view().status
 
 
 def test_what_users_and_models_say_is_escaped() -> None:

@@ -169,6 +169,44 @@ def test_one_that_is_given_up_leaves_the_others_of_its_batch(serve: Serve) -> No
     let.set()
 
 
+def test_a_name_that_is_looked_up_for_ever_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    over, asked = threading.Event(), threading.Event()
+
+    def look_up(*_: Any, **__: Any) -> Any:
+        asked.set()
+        over.wait(20)
+        raise OSError("no such name")
+
+    monkeypatch.setattr("socket.getaddrinfo", look_up)
+    lm = OpenAILM("m", base_url="http://models.example/v1")
+    threading.Thread(target=lambda: asked.wait() and lm.close()).start()
+    began = time.monotonic()
+    with pytest.raises(EngineClosedError):
+        lm.generate([ASK])
+    assert time.monotonic() - began < 2
+    over.set()
+
+
+def test_a_slow_answer_holds_up_no_other(serve: Serve) -> None:
+    let = threading.Event()
+
+    def answer(path: str, body: dict[str, Any], n: int) -> Reply:
+        assert "slow" not in str(body) or let.wait(10)
+        return turn("answer = 'yes'")
+
+    async def ask(vqa: Any) -> list[str]:
+        slow = asyncio.create_task(vqa.ask_async(RED, "Is it slow?"))
+        while not server.seen:
+            await asyncio.sleep(0.02)
+        quick = [await vqa.ask_async(RED, f"Is it {number}?") for number in range(3)]
+        let.set()
+        return [each.text for each in (*quick, await slow)]
+
+    server = serve(answer)
+    with engine(OpenAILM("m", base_url=server.url)) as vqa:
+        assert seconds_of(lambda: asyncio.run(ask(vqa))) < 8, "they waited for it"
+
+
 # --- streams ---------------------------------------------------------------------------------------------------------
 
 
@@ -188,6 +226,37 @@ def test_a_stream_that_ends_without_a_finish_is_asked_for_whole(serve: Serve) ->
     assert "stream_options" not in server.seen[1][1]
     lm.generate([listening(heard)])
     assert "stream" in server.seen[2][1], "the next may stream again"
+
+
+@pytest.mark.parametrize("form", ["completion", "chat"])
+def test_two_who_watch_a_server_with_room_for_one_stream_get_whole_programs(serve: Serve, form: Any) -> None:
+    newest = [0]
+
+    def stream(chat: bool, number: int) -> Any:
+        for piece in ("answer = 'ye", "s' if 1 < 2 and 2 < 1", " else 'no'"):
+            if newest[0] != number:  # as llama-cpp-python's server does when any other request comes
+                yield "data: [DONE]\n\n"
+                return
+            said = {"delta": {"content": piece}} if chat else {"text": piece}
+            yield event({"choices": [{"index": 0, **said, "finish_reason": None}]})
+            time.sleep(0.1)
+        yield event({"choices": [{"index": 0, "delta" if chat else "text": {} if chat else "", "finish_reason": "stop"}]})
+        yield "data: [DONE]\n\n"
+
+    def answer(path: str, body: dict[str, Any], n: int) -> Reply:
+        newest[0] = n
+        whole = "answer = 'yes' if 1 < 2 and 2 < 1 else 'no'"
+        if body.get("stream"):
+            return 200, stream("messages" in body, n), {}
+        return turn(whole) if "messages" in body else completion(whole)
+
+    server = serve(answer)
+    with engine(OpenAILM("m", base_url=server.url, form=form)) as vqa:
+        for _ in range(2):  # what is remembered is whole as well
+            watches = [vqa.watch(RED, f"Is it {number}?") for number in range(3)]
+            for events in map(list, watches):
+                assert events[-1].answer.text == "no" and not events[-1].answer.trace.attempts
+    assert any("stream" not in body for _, body, _ in server.seen), "no stream was broken"
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ from typing import Any
 from unittest.mock import Mock
 
 import pytest
+from engine_kit import RED, engine
 from openai_kit import ASK, KEY, Reply, Serve, completion, failure, refusal, streamed, turn
 
 from codevqa.core.errors import ServerError, SetupError
@@ -170,10 +171,13 @@ def test_a_template_without_a_system_turn_is_told_it_by_the_user(serve: Serve, m
 
 
 @pytest.mark.parametrize("usage", [[], {"prompt_tokens": "7"}, {"prompt_tokens": -1}, {"prompt_tokens": True}])
-def test_a_usage_that_makes_no_sense_counts_nothing(serve: Serve, usage: Any) -> None:
-    server = serve(lambda path, body, n: (200, {**completion("red")[1], "usage": usage}, {}))
-    (made,) = OpenAILM("m", base_url=server.url).generate([ASK])
-    assert (made.text, made.prompt_tokens, made.completion_tokens) == ("red", 0, 0)
+def test_tokens_that_nobody_counted_are_estimated_and_marked(serve: Serve, usage: Any) -> None:
+    server = serve(lambda path, body, n: (200, {**completion("red and blue")[1], "usage": usage}, {}))
+    (made,) = OpenAILM("m", base_url=server.url).generate([GenerationRequest("What?", 5)])
+    assert (made.text, made.prompt_tokens, made.completion_tokens, made.estimated) == ("red and blue", 2, 3, True)
+    with engine(OpenAILM("m", base_url=server.url)) as vqa:
+        cost = vqa.ask(RED, "What?").cost
+    assert cost is not None and 6 < cost.estimated_tokens < cost.prompt_tokens, "the reader counted its own"
 
 
 def test_a_mistake_of_ours_is_not_told_as_the_server_s(serve: Serve) -> None:

@@ -29,8 +29,8 @@ class Batcher(Generic[Request, Result]):
     """Collects requests for one batch function and hands each caller its own result.
 
     A batch starts when it is full, when ``max_wait`` has passed since its first request, when :meth:`hurry` says that
-    nobody else will join, or as soon as the one before it ends: while a batch runs, the next one fills. One batch runs
-    at a time, in ``executor``, when it is its ``turn``. Requests keep their order. If a batch fails, each of its
+    nobody else will join, or as soon as the one before it ends: while a batch runs, the next one fills. So many batches
+    run at a time as there are ``lanes``, in ``executor``, when it is its ``turn``. Requests keep their order. If a batch fails, each of its
     requests is tried alone, so that only the one at fault fails; a server that is down fails all of them at once. Where
     ``join`` is given, a batch has no end while requests come: it takes them as it has room, and hands out each result
     when it is there.
@@ -43,6 +43,7 @@ class Batcher(Generic[Request, Result]):
         executor: where ``run`` runs; share a one-thread executor between functions of one model.
         max_size: requests in one batch at most.
         max_wait: seconds the first request of a batch waits for others.
+        lanes: batches that may run at a time. More than one suits a server, whose calls end each in its own time.
         join: works on the requests of a :class:`Feed` until none is left; called in ``executor``.
         turn: had while either runs; None waits for nobody.
     """
@@ -54,26 +55,32 @@ class Batcher(Generic[Request, Result]):
         *,
         max_size: int = 64,
         max_wait: float = 0.003,
+        lanes: int = 1,
         join: Callable[[Feed[Request, Result]], None] | None = None,
         turn: Turn | None = None,
     ) -> None:
         self._join = join
         self._turn = turn or Turn()
-        self.busy = False
-        """Whether a batch is running."""
+        self._running = 0
         self._run = run
         self._executor = executor
         self._max_size = max_size
         self._max_wait = max_wait
+        self._lanes = lanes
         self._waiting: deque[Pair[Request]] = deque()
         self._alone: deque[Pair[Request]] = deque()
         self._timer: asyncio.Handle | None = None
         self._hurried = False
 
+    @property
+    def busy(self) -> bool:
+        """Whether a batch is running."""
+        return self._running > 0
+
     def put(self, request: Request, slot: Slot) -> None:
         """Takes a request whose result goes to ``slot``; one that is done before its batch starts costs nothing."""
         self._waiting.append((request, slot))
-        if not self.busy:
+        if self._running < self._lanes:
             if len(self._waiting) >= self._max_size:
                 self._start()
             elif self._timer is None:
@@ -91,12 +98,12 @@ class Batcher(Generic[Request, Result]):
             self._timer.cancel()
             self._timer = None
         self._hurried = False
-        if not self.busy:
-            self.busy = True
+        if self._running < self._lanes:
+            self._running += 1
             asyncio.get_running_loop().call_soon(self._next)  # who asks before that still joins
 
     def _next(self) -> None:
-        """Hands the next batch to the executor; the batcher rests where there is none."""
+        """Hands the next batch to the executor; the lane rests where there is none."""
         loop = asyncio.get_running_loop()
         while True:
             alone = bool(self._alone)
@@ -115,7 +122,7 @@ class Batcher(Generic[Request, Result]):
                 continue
             running.add_done_callback(functools.partial(tell, loop, self._landed, batch, feed))
             return
-        self.busy = False
+        self._running -= 1
 
     def _timed(self, batch: Sequence[Pair[Request]]) -> tuple[Sequence[Result], float]:
         with self._turn, unwanted_once([slot.done for _, slot in batch]):

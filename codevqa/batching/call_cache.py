@@ -69,6 +69,8 @@ class Usage:
     """Tokens the language models read for it."""
     completion_tokens: int = 0
     """Tokens they wrote."""
+    estimated_tokens: int = 0
+    """Those of both that nobody counted."""
     seconds: float = 0.0
     """Its calls' shares of the batches that they were in."""
     kinds: Counter[str] = field(default_factory=Counter)
@@ -101,6 +103,7 @@ class Usage:
         """Adds what another has counted."""
         self.prompt_tokens += other.prompt_tokens
         self.completion_tokens += other.completion_tokens
+        self.estimated_tokens += other.estimated_tokens
         self.seconds += other.seconds
         self.kinds += other.kinds
         self.remembered += other.remembered
@@ -233,9 +236,10 @@ class CallCache(Generic[Request, Result]):
             seconds += took
         if usage is not None:
             usage.seconds += seconds
-            for read, written in map(self._cost, results) if self._cost is not None else ():
+            for read, written, estimated in map(self._cost, results) if self._cost is not None else ():
                 usage.prompt_tokens += read
                 usage.completion_tokens += written
+                usage.estimated_tokens += (read + written) * estimated
         return results
 
     async def _wait(self, flights: Sequence[_Flight[Request, Result]]) -> None:

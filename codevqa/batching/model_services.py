@@ -41,12 +41,15 @@ Result = TypeVar("Result")
 BATCH = 64
 """Requests in one batch of a model that does not say how many it likes."""
 
+LANES = 32
+"""Calls that may be under way at once of a model that any number of threads may call."""
+
 
 class ModelServices:
     """Async, batched calls of each model. Made and used on the engine's event loop.
 
     Calls of one model object never overlap, even when it plays two roles or serves several engines, which take turns
-    (:mod:`codevqa.models.turn`). Equal calls under way are made once, and
+    (:mod:`codevqa.models.turn`), unless it says that they may, as served models do. Equal calls under way are made once, and
     finished ones remembered, except failures and completions that say nothing.
 
     Args:
@@ -146,7 +149,7 @@ class ModelServices:
             lambda one: (tuple(picture.key for picture in one.pictures), one.text, one.max_tokens, one.choices),
             lambda one, sight: 2 * (len(one.text) + len(sight.text)) + 40 * (len(one.pictures) + len(one.choices)),
             lambda sight: bool(sight.text.strip()),
-            lambda sight: (int(sight.prompt_tokens), int(sight.completion_tokens)),
+            lambda sight: (int(sight.prompt_tokens), int(sight.completion_tokens), False),
             needs="a vision-language model",
         )
 
@@ -168,7 +171,7 @@ class ModelServices:
             lambda one, completion: 4 * len(completion.text),
             # A reader that got nothing asks again, and a served model may answer then.
             lambda completion: bool(completion.text.strip()),
-            lambda completion: (int(completion.prompt_tokens), int(completion.completion_tokens)),
+            lambda one: (int(one.prompt_tokens), int(one.completion_tokens), one.estimated),
             join=getattr(model, "generate_joining", None) if getattr(model, "joins", False) else None,
         )
 
@@ -180,19 +183,21 @@ class ModelServices:
         key: Callable[[Request], tuple[Hashable, ...]],
         size: Callable[[Request, Result], int],
         keep: Callable[[Result], bool] | None = None,
-        cost: Callable[[Result], tuple[int, int]] | None = None,
+        cost: Callable[[Result], tuple[int, int, bool]] | None = None,
         join: Callable[[Feed[Request, Result]], None] | None = None,
         needs: str = "",
     ) -> CallCache[Request, Result]:
         if model is None:  # programs are not offered what needs it, and may try
             run = partial(_refuse, needs)
+        turn = turn_of(model)
+        lanes = LANES if turn.free else 1
         thread = self._threads.get(id(model))
         if thread is None:
-            thread = ThreadPoolExecutor(1, thread_name_prefix=f"codevqa-{type(model).__name__}")
+            thread = ThreadPoolExecutor(lanes, thread_name_prefix=f"codevqa-{type(model).__name__}")
             self._threads[id(model)] = thread
         liked: int = getattr(model, "batch", BATCH)
-        most, turn = self._max_batch or liked, turn_of(model)
-        batcher = Batcher(run, thread, max_size=most, max_wait=self._max_wait, join=join, turn=turn)
+        most = self._max_batch or liked
+        batcher = Batcher(run, thread, max_size=most, max_wait=self._max_wait, lanes=lanes, join=join, turn=turn)
         return CallCache(
             batcher,
             lambda one: (self._home, kind, *key(one)),

@@ -248,6 +248,8 @@ class Cost:
     """Tokens they wrote."""
     calls: Mapping[str, int] = field(default_factory=dict)
     """Model calls by kind, such as ``caption``."""
+    estimated_tokens: int = 0
+    """Tokens of both kinds that a server did not count: one for every four characters."""
 
     @property
     def seconds(self) -> float:

@@ -15,6 +15,7 @@ from ..core.answer import Answer
 from ..core.errors import ErrorRecord
 from ..core.events import Answered, CallBegan, CallEnded, Event, Failed, Prepared, Rejected, Shown, Writing, Wrote
 from ..core.images import Picture
+from ..core.notices import current
 from ..core.trace import Call
 from ..engine.confidence import DONT_KNOW
 from ..pages.words import seconds
@@ -182,6 +183,8 @@ class LiveQuestion:
         if self._outcome and not self._pending:
             return pages.demo_html("status", self._outcome)
         text = f"{self._outcome} Answering without a program ..." if self._outcome else self.stage
+        if waits := current():
+            text = f"{waits[0].upper()}{waits[1:]}"
         return pages.demo_html("status", text, "busy")
 
     def _answer_box(self) -> str:

@@ -19,6 +19,7 @@ from ..core.answer import Answer
 from ..core.errors import CodeVQAError, ErrorRecord, InputError, ProgramLimitError
 from ..core.events import Event
 from ..core.images import Picture
+from ..core.notices import current
 from ..core.trace import Method
 from ..engine.watch import Watch
 from ..pages import LARGE, trace_page
@@ -35,6 +36,8 @@ log = logging.getLogger(__name__)
 
 PACE = 0.03
 """Seconds between two views of a question: a browser draws no faster."""
+_LOOK_S = 0.3
+"""How often it is looked whether a model waits for its server."""
 OWN_FAULT = "The demo itself failed; its terminal shows why."
 
 
@@ -272,7 +275,7 @@ def _selected(asked: DemoRequest, live: LiveQuestion) -> _Gallery | None:
 
 async def _follow(live: LiveQuestion, watches: Sequence[Watch], seconds: float) -> AsyncGenerator[None, None]:
     """Feeds a question with what it and the baseline beside it tell, and yields each time that something is new."""
-    changed, until = asyncio.Event(), time.monotonic() + seconds
+    changed, until, waits = asyncio.Event(), time.monotonic() + seconds, ""
 
     async def pump(watch: Watch, feed: Callable[[Event], None]) -> None:
         async for event in watch:
@@ -283,8 +286,14 @@ async def _follow(live: LiveQuestion, watches: Sequence[Watch], seconds: float) 
     pumps.add_done_callback(lambda _: changed.set())
     try:
         while not pumps.done():
-            async with asyncio.timeout(until - time.monotonic()):
-                await changed.wait()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(min(until - time.monotonic(), _LOOK_S)):
+                    await changed.wait()
+            if time.monotonic() > until:
+                raise TimeoutError
+            if not changed.is_set() and waits == current():
+                continue
+            waits = current()
             changed.clear()
             yield
             await asyncio.sleep(PACE * (1 + min(len(live.calls), 9)))  # a view of many calls takes longer

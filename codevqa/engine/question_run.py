@@ -385,6 +385,7 @@ class QuestionRun:
                 usage.prompt_tokens,
                 usage.completion_tokens,
                 dict(sorted(usage.kinds.items())),
+                usage.estimated_tokens,
             ),
             warnings=self.warnings,
             sources=tuple(given for given in self.request.images if not isinstance(given, ImageError)),

@@ -60,6 +60,8 @@ class Completion:
     text: str
     prompt_tokens: int = 0
     completion_tokens: int = 0
+    estimated: bool = False
+    """Whether the tokens were reckoned from the characters, since nobody counted them."""
 
 
 class RequestFeed(Protocol):

@@ -8,8 +8,10 @@ import ssl
 import threading
 import time
 import urllib.request
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, wait
 from contextlib import contextmanager, suppress
+from functools import partial
 from ipaddress import ip_address
 from typing import Any
 
@@ -22,6 +24,8 @@ _SLICE = 1 << 16
 """Bytes that are written before the time is looked at again."""
 _WHOLE_STREAM = 10
 """How many times as long as one piece a streamed answer may take in all."""
+_LOOK_S = 0.1
+"""How often a connection that comes about asks whether it is still waited for."""
 _here = threading.local()
 """``exchange``: what the thread is at work on."""
 
@@ -134,8 +138,26 @@ class _Stream(httpcore2.NetworkStream):
 
 class _Backend(httpcore2.SyncBackend):
     def connect_tcp(self, host: str, port: int, timeout: float | None = None, *more: Any, **options: Any) -> _Stream:
-        left: float = _here.exchange.left()
-        return _Stream(super().connect_tcp(host, port, min(left, timeout or left), *more, **options))
+        exchange: Exchange = _here.exchange
+        left = exchange.left()
+        connection: Future[httpcore2.NetworkStream] = Future()
+        begin = partial(super().connect_tcp, host, port, min(left, timeout or left), *more, **options)
+        # Nothing ends a look-up of a name or a connect: whoever gives it up leaves this thread behind.
+        threading.Thread(target=_fill, args=(connection, begin), daemon=True).start()
+        try:
+            while not wait((connection,), _LOOK_S).done:
+                exchange.left()
+        except BaseException:
+            connection.add_done_callback(lambda late: None if late.exception() else late.result().close())
+            raise
+        return _Stream(connection.result())
+
+
+def _fill(connection: Future[httpcore2.NetworkStream], begin: Callable[[], httpcore2.NetworkStream]) -> None:
+    try:
+        connection.set_result(begin())
+    except BaseException as error:
+        connection.set_exception(error)
 
 
 def transport(url: httpx2.URL, connections: int) -> tuple[httpx2.HTTPTransport, str, str]:

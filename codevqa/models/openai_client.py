@@ -33,9 +33,9 @@ _CONNECT_S = 5.0
 _FIRST_DELAY_S = 0.25
 _LONGEST_DELAY_S = 8.0
 _LOOK_S = 0.2
+"""How often it is asked whether somebody still waits for an answer."""
 _BURST_S = 0.5
 """Requests that are sent in this time may reach the server in any order."""
-"""How often it is asked whether somebody still waits for an answer."""
 
 _Q = TypeVar("_Q")
 _A = TypeVar("_A")

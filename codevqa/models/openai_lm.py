@@ -14,6 +14,9 @@ from .text_stream import stream_of
 
 MAX_STOPS = 4
 """Stop strings a server is asked to watch for, the limit of OpenAI's; the rest are cut off here."""
+_CHARACTERS = 4
+"""Of an English text in a token, by which it is estimated what a server did not count: none counts unless asked where it
+streams, and llama-cpp-python's not even then."""
 _STREAMED: dict[str, Any] = {"stream": True, "stream_options": {"include_usage": True}}
 
 
@@ -74,4 +77,12 @@ class OpenAILM(ServedModel):
         text = cut_at_stop(reply.text, stop)
         if stream is not None:
             stream.finish(text)
-        return Completion(text, reply.tokens("prompt_tokens"), reply.tokens("completion_tokens"))
+        read, written = reply.tokens("prompt_tokens"), reply.tokens("completion_tokens")
+        if read or written:
+            return Completion(text, read, written)
+        prompt = request.prompt if isinstance(request.prompt, str) else "".join(turn.content for turn in request.prompt)
+        return Completion(text, _tokens(prompt), _tokens(reply.text), estimated=True)
+
+
+def _tokens(text: str) -> int:
+    return -(-len(text) // _CHARACTERS)

@@ -33,6 +33,11 @@ class Turn:
         self._process = os.getpid()
 
     @property
+    def free(self) -> bool:
+        """Whether it excludes nobody."""
+        return not self._parts
+
+    @property
     def wanted(self) -> bool:
         """Whether somebody waits for one of the parts: who goes on for long should give way."""
         with _moved:

@@ -214,7 +214,8 @@ def _facts(answer: Answer) -> list[tuple[str, str]]:
     if answer.confidence is not None:
         facts.append(("confidence", f"{100 * answer.confidence:.0f} %"))
     if answer.tokens:
-        facts.append(("tokens", f"{answer.tokens:,}"))
+        estimated = answer.cost is not None and answer.cost.estimated_tokens
+        facts.append(("tokens", f"{'about ' if estimated else ''}{answer.tokens:,}"))
     return facts
 
 

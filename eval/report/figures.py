@@ -68,6 +68,7 @@ class MethodCost:
     program_seconds: float
     prompt_tokens: float
     completion_tokens: float
+    estimated_tokens: float
     calls: Mapping[str, float]
     """Model calls a question, by kind."""
     spread: Mapping[int, float] = field(default_factory=dict)

@@ -223,7 +223,7 @@ def _cost(costs: Sequence[Cost]) -> MethodCost | None:
     """Means over the rows that say what they cost; None where none does."""
     if not costs:
         return None
-    names = ("model_seconds", "program_seconds", "prompt_tokens", "completion_tokens")
+    names = ("model_seconds", "program_seconds", "prompt_tokens", "completion_tokens", "estimated_tokens")
     means = {name: fmean(getattr(cost, name) for cost in costs) for name in names}
     kinds = sorted({kind for cost in costs for kind in cost.calls})
     calls = {kind: fmean(cost.calls.get(kind, 0) for cost in costs) for kind in kinds}

@@ -63,6 +63,7 @@ def _cost_lines(summary: Summary, pace: Pace | None) -> Iterator[str]:
         if (cost := found.cost) is not None:
             seconds = f"{cost.seconds:.3f} s (models {cost.model_seconds:.3f}, program {cost.program_seconds:.3f})"
             tokens = f"{cost.prompt_tokens:,.0f} + {cost.completion_tokens:,.0f} tokens"
+            tokens += f" ({cost.estimated_tokens:,.0f} estimated)" if cost.estimated_tokens else ""
             yield f"{method} cost a question  {seconds}, {tokens}, calls: {calls_text(cost.calls)}"
     if rate := pace_text(pace):
         yield rate
