@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import plain_kernels
 import torch
 from tiny_lm import build_tokenizer
 
@@ -80,12 +81,13 @@ def folder_of(make: Callable[[], Any]) -> Path:
 
 
 def build(make: Callable[[], Any], way: str = "packed", *, schedule: Schedule = LATE, **given: Any) -> TransformersLM:
-    """A model that decodes in packed passes, in slots as on a GPU, or by ``generate``."""
-    if way != "slots":
+    """A model that decodes in packed passes, in slots as on a GPU, with or without kernels, or by ``generate``."""
+    if way not in ("slots", "kernels"):
         return TransformersLM.from_pretrained(folder_of(make), device="cpu", loop=way == "packed", **given)
     network, tokenizer, _ = load(folder_of(make), "cpu", None)
     lm, most = TransformersLM(network, tokenizer, name="tiny", **given), given.get("max_batch") or 16
-    lm.decoder = SlotDecoder(network, pad=0, max_batch=most, prefix_bytes=1 << 28, stats=LMStats(), schedule=schedule)
+    more = {"schedule": schedule, "kernels": plain_kernels if way == "kernels" else None}
+    lm.decoder = SlotDecoder(network, pad=0, max_batch=most, prefix_bytes=1 << 28, stats=LMStats(), **more)
     return lm
 
 

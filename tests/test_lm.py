@@ -20,7 +20,7 @@ from codevqa.models.causal_lm.gpu import slots
 from codevqa.models.causal_lm.gpu.decoder import Schedule
 from codevqa.models.causal_lm.network import LlamaNetwork
 
-WAYS = ("packed", "slots", "generate")
+WAYS = ("packed", "slots", "kernels", "generate")
 LONG = Schedule(steps=8, rounds_in_flight=2, prefill_tokens=10**6, length_multiple=64)
 EACH = Schedule(steps=1, rounds_in_flight=0, prefill_tokens=256, length_multiple=1)
 CAR = "What color is the car?"

@@ -80,7 +80,10 @@ def asked() -> list[GenerationRequest]:
     return [*requests, GenerationRequest("box", 20), GenerationRequest(LONG, 7)]
 
 
-@pytest.mark.parametrize(("name", "way"), [*((name, "packed") for name in ALL), *((name, "slots") for name in OWN)])
+@pytest.mark.parametrize(
+    ("name", "way"),
+    [*((name, "packed") for name in ALL), *((name, way) for name in OWN for way in ("slots", "kernels"))],
+)
 def test_texts_are_those_of_transformers_alone(name: str, way: str) -> None:
     written = [reference(of(name), request.prompt, request.max_tokens) for request in asked()]
     expected = [(text, len(tokens)) for tokens, text in written]

@@ -240,7 +240,8 @@ def test_two_who_watch_a_server_with_room_for_one_stream_get_whole_programs(serv
             said = {"delta": {"content": piece}} if chat else {"text": piece}
             yield event({"choices": [{"index": 0, **said, "finish_reason": None}]})
             time.sleep(0.1)
-        yield event({"choices": [{"index": 0, "delta" if chat else "text": {} if chat else "", "finish_reason": "stop"}]})
+        last = {"delta": {}} if chat else {"text": ""}
+        yield event({"choices": [{"index": 0, **last, "finish_reason": "stop"}]})
         yield "data: [DONE]\n\n"
 
     def answer(path: str, body: dict[str, Any], n: int) -> Reply:

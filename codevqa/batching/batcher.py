@@ -29,11 +29,11 @@ class Batcher(Generic[Request, Result]):
     """Collects requests for one batch function and hands each caller its own result.
 
     A batch starts when it is full, when ``max_wait`` has passed since its first request, when :meth:`hurry` says that
-    nobody else will join, or as soon as the one before it ends: while a batch runs, the next one fills. So many batches
-    run at a time as there are ``lanes``, in ``executor``, when it is its ``turn``. Requests keep their order. If a batch fails, each of its
-    requests is tried alone, so that only the one at fault fails; a server that is down fails all of them at once. Where
-    ``join`` is given, a batch has no end while requests come: it takes them as it has room, and hands out each result
-    when it is there.
+    nobody else will join, or as soon as the one before it ends: while a batch runs, the next one fills. As many batches
+    run at a time as there are ``lanes``, in ``executor``, when it is its ``turn``. Requests keep their order. If a
+    batch fails, each of its requests is tried alone, so that only the one at fault fails; a server that is down fails
+    all of them at once. Where ``join`` is given, a batch has no end while requests come: it takes them as it has room,
+    and hands out each result when it is there.
 
     Must be used from one event loop. It runs on plain callbacks: a task for every batch, and futures that forward to
     futures, would cost more than all else here.

@@ -49,8 +49,8 @@ class ModelServices:
     """Async, batched calls of each model. Made and used on the engine's event loop.
 
     Calls of one model object never overlap, even when it plays two roles or serves several engines, which take turns
-    (:mod:`codevqa.models.turn`), unless it says that they may, as served models do. Equal calls under way are made once, and
-    finished ones remembered, except failures and completions that say nothing.
+    (:mod:`codevqa.models.turn`), unless it says that they may, as served models do. Equal calls under way are made
+    once, and finished ones remembered, except failures and completions that say nothing.
 
     Args:
         models: the reader, and the models that look at pictures.

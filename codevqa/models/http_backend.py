@@ -156,7 +156,7 @@ class _Backend(httpcore2.SyncBackend):
 def _fill(connection: Future[httpcore2.NetworkStream], begin: Callable[[], httpcore2.NetworkStream]) -> None:
     try:
         connection.set_result(begin())
-    except BaseException as error:
+    except BaseException as error:  # noqa: BLE001 - it is raised where the connection is wanted
         connection.set_exception(error)
 
 

@@ -15,8 +15,7 @@ from .text_stream import stream_of
 MAX_STOPS = 4
 """Stop strings a server is asked to watch for, the limit of OpenAI's; the rest are cut off here."""
 _CHARACTERS = 4
-"""Of an English text in a token, by which it is estimated what a server did not count: none counts unless asked where it
-streams, and llama-cpp-python's not even then."""
+"""Of a token, by which it is estimated what a server did not count, as llama-cpp-python's does not where it streams."""
 _STREAMED: dict[str, Any] = {"stream": True, "stream_options": {"include_usage": True}}
 
 

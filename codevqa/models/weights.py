@@ -50,6 +50,20 @@ class LayerNorm(_Bare, nn.LayerNorm):
         super().__init__(width, eps=eps, device="meta")
 
 
+def join_projections(*projections: Any) -> tuple[torch.Tensor, torch.Tensor | None]:
+    """Returns weights and biases of projections of one input as one, whose views they become: none is there twice."""
+    matrix = torch.cat([each.weight for each in projections]).detach()
+    bias = None if projections[0].bias is None else torch.cat([each.bias for each in projections]).detach()
+    place = 0
+    for each in projections:
+        end = place + len(each.weight)
+        each.weight.data = matrix[place:end]
+        if bias is not None:
+            each.bias.data = bias[place:end]
+        place = end
+    return matrix, bias
+
+
 def parameter(*shape: int) -> nn.Parameter:
     """Returns a weight without numbers."""
     return nn.Parameter(torch.empty(shape, device="meta"), requires_grad=False)

@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from torch.nn import functional
 
+from ..weights import join_projections
 from .sampling import CaptionRules, draw
 
 _OWN, _SEEN = (0, 2, 1, 3, 4, 5), (0, 3, 1, 4, 2, 5)
@@ -58,10 +59,10 @@ class CaptionSteps:
         self._head = model.cls.predictions
         self._prompt = torch.tensor(rules.prompt, device=self.like.device)
         own = [layer.attention.self for layer in self.layers]
-        self._projections = [_joined(one.query, one.key, one.value) for one in own]
+        self._projections = [join_projections(one.query, one.key, one.value) for one in own]
         # Keys and values of the patches in all layers.
         seen = [layer.crossattention.self for layer in self.layers]
-        self._seen = _joined(*(projection for one in seen for projection in (one.key, one.value)))
+        self._seen = join_projections(*(projection for one in seen for projection in (one.key, one.value)))
         usable = kernels is not None and rules.max_length <= kernels.LONGEST and kernels.usable(self.like, self.depth)
         self._kernels = kernels if usable else None
 
@@ -247,13 +248,3 @@ def _attended(
         scores = queries @ keys.transpose(2, 3) * asked.shape[-1] ** -0.5
         mixed = (scores if hidden is None else scores + hidden).softmax(-1) @ values
     return mixed.transpose(1, 2).flatten(2)
-
-
-def _joined(*projections: Any) -> tuple[torch.Tensor, torch.Tensor]:
-    """Several projections of the same input as one, of which they become views: no weight is in memory twice."""
-    widths = [len(one.bias) for one in projections]
-    matrix = torch.cat([one.weight for one in projections]).detach()
-    bias = torch.cat([one.bias for one in projections]).detach()
-    for one, weight, offset in zip(projections, torch.split(matrix, widths), torch.split(bias, widths), strict=True):
-        one.weight.data, one.bias.data = weight, offset
-    return matrix, bias

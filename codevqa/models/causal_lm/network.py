@@ -8,14 +8,14 @@ asked for: of the others nothing but keys and values is ever read. Weights have 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias, cast
 
 import torch
 from torch import nn
 from torch.nn import functional
 
 from ..library_errors import quiet
-from ..weights import Embedding, Linear, parameter
+from ..weights import Embedding, Linear, join_projections, parameter
 
 _TYPES = ("llama", "mistral", "qwen2", "qwen3")
 _NEEDED = (
@@ -111,11 +111,15 @@ def _frequencies(rope: dict[str, Any], width: int) -> torch.Tensor:
 class _RMSNorm(nn.Module):
     def __init__(self, width: int, eps: float) -> None:
         super().__init__()
-        self.weight, self._eps = parameter(width), eps
+        self.weight, self.eps = parameter(width), eps
+        self.kernels: Any = None
 
     def forward(self, states: torch.Tensor) -> torch.Tensor:
+        if self.kernels is not None:
+            normed: torch.Tensor = self.kernels.norm(states, self.weight, self.eps)
+            return normed
         whole = states.float()
-        whole = whole * torch.rsqrt(whole.pow(2).mean(-1, keepdim=True) + self._eps)
+        whole = whole * torch.rsqrt(whole.pow(2).mean(-1, keepdim=True) + self.eps)
         made: torch.Tensor = self.weight * whole.to(states.dtype)
         return made
 
@@ -143,6 +147,10 @@ def _layer(config: LlamaConfig) -> nn.Module:
     return nn.ModuleDict({"self_attn": own, "mlp": mlp, **norms})
 
 
+Turn: TypeAlias = "tuple[torch.Tensor, torch.Tensor]"
+"""Cosine and signed sine of the angles by which heads are turned, (tokens, 1, width)."""
+
+
 class Pass(Protocol):
     """Tokens of one or many texts, side by side, and what they attend to."""
 
@@ -159,6 +167,40 @@ class Pass(Protocol):
 
     def attend(self, query: torch.Tensor, scale: float) -> torch.Tensor:
         """Returns what queries, (tokens, heads, width), read at the layer kept last, (tokens, heads * width)."""
+
+
+@dataclass(frozen=True)
+class Heads:
+    """Queries, keys and values of tokens side by side, not turned yet."""
+
+    states: torch.Tensor
+    """(tokens, (heads + 2 * key heads) * width)."""
+    turn: Turn
+    norms: tuple[torch.Tensor, torch.Tensor, float] | None
+    """Weights of the norms of queries and of keys, and what is added to the mean square."""
+    key_heads: int
+    kernels: Any
+
+    def turn_and_keep(self, keys: torch.Tensor, values: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:
+        """Puts keys and values into memory, (texts, key heads, places, width); returns queries, (tokens, heads, width).
+
+        Each text has one token, whose place in it is its position.
+        """
+        query: torch.Tensor = self.kernels.turn_and_keep(self.states, self.turn, keys, values, positions, self.norms)
+        return query
+
+    def turned(self) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        """Returns queries, keys and values, each (tokens, heads, width)."""
+        keys, values = self.states.new_empty((2, len(self.states), self.key_heads, 1, self.turn[0].shape[-1]))
+        query = self.turn_and_keep(keys, values, self.states.new_zeros(len(self.states), dtype=torch.long))
+        return query, keys[:, :, 0], values[:, :, 0]
+
+
+class FusedPass(Pass, Protocol):
+    """A pass for networks that :meth:`LlamaNetwork.fuse` was called of."""
+
+    def keep(self, heads: Heads, layer: int) -> torch.Tensor:
+        """Keeps keys and values at a layer; returns the queries, (tokens, heads, width)."""
 
 
 class LlamaNetwork(nn.Module):
@@ -181,6 +223,7 @@ class LlamaNetwork(nn.Module):
         self.lm_head = Linear(config.width, config.vocabulary, bias=False)
         self.generation_config: Any = None
         """What the checkpoint says of how to generate: ``eos_token_id`` and ``pad_token_id``."""
+        self._kernels: Any = None
         self._turns: torch.Tensor
         self.register_buffer("_turns", _frequencies(config.rope, config.head_width), persistent=False)
 
@@ -201,6 +244,23 @@ class LlamaNetwork(nn.Module):
             words: Any = self.model["embed_tokens"]
             self.lm_head.weight = words.weight
 
+    def fuse(self, kernels: Any) -> None:
+        """Computes with kernels of a GPU (:mod:`.gpu.kernels`) from now on, and joins projections of one input.
+
+        It then takes each :class:`FusedPass`, and no other.
+        """
+        self._kernels = kernels
+        for module in self.modules():
+            if isinstance(module, _RMSNorm):
+                module.kernels = kernels
+        layers: Any = self.blocks
+        for layer in layers:
+            own, mlp = layer.self_attn, layer.mlp
+            layer.qkv = join_projections(own.q_proj, own.k_proj, own.v_proj)
+            layer.gates = join_projections(mlp.gate_proj, mlp.up_proj)
+            norms = (own.q_norm.weight, own.k_norm.weight, self.config.eps) if self.config.head_norms else None
+            layer.head_norms = norms
+
     def forward(self, phase: Pass) -> torch.Tensor:
         """Runs a pass; returns the logits of the tokens that it asks for, (tokens, vocabulary)."""
         base: Any = self.model
@@ -214,22 +274,29 @@ class LlamaNetwork(nn.Module):
         for index, layer in enumerate(base.layers):
             own = layer.self_attn
             seen = layer.input_layernorm(state)
-            phase.update(self._heads(own, "k", seen, turn), self._heads(own, "v", seen, None), index)
+            if self._kernels is None:
+                phase.update(self._heads(own, "k", seen, turn), self._heads(own, "v", seen, None), index)
+            else:
+                states, key_heads = functional.linear(seen, *layer.qkv), self.config.key_heads
+                heads = Heads(states, turn, layer.head_norms, key_heads, self._kernels)
+                query = cast(FusedPass, phase).keep(heads, index)
             if index == last and (places := phase.narrow()) is not None:
                 state, seen, turn = state[places], seen[places], (turn[0][places], turn[1][places])
                 if not len(places):
                     break
-            query = self._heads(own, "q", seen, turn)
+            if self._kernels is None:
+                query = self._heads(own, "q", seen, turn)
             state = state + own.o_proj(phase.attend(query, self.config.head_width**-0.5))
             seen, mlp = layer.post_attention_layernorm(state), layer.mlp
-            gate = functional.silu(mlp.gate_proj(seen), inplace=True)
-            state += mlp.down_proj(gate.mul_(mlp.up_proj(seen)))
+            if self._kernels is None:
+                gate = functional.silu(mlp.gate_proj(seen), inplace=True).mul_(mlp.up_proj(seen))
+            else:
+                gate = self._kernels.gate(functional.linear(seen, *layer.gates))
+            state += mlp.down_proj(gate)
         logits: torch.Tensor = self.lm_head(base.norm(state))
         return logits
 
-    def _heads(
-        self, own: Any, which: str, seen: torch.Tensor, turn: tuple[torch.Tensor, torch.Tensor] | None
-    ) -> torch.Tensor:
+    def _heads(self, own: Any, which: str, seen: torch.Tensor, turn: Turn | None) -> torch.Tensor:
         """Returns queries, keys or values, shape (tokens, heads, width), turned by their positions."""
         heads: torch.Tensor = own[f"{which}_proj"](seen).view(len(seen), -1, self.config.head_width)
         if turn is None:

@@ -32,7 +32,7 @@ from .work import CONTEXT, LMStats, TokenisedRequest, Work, common_prefix_length
 
 _MIN_PREFIX = 8
 """Prefixes of fewer tokens are not worth a forward pass of their own."""
-_SLOTS_CPU, _SLOTS_GPU = 16, 64
+_SLOTS_CPU, _SLOTS_GPU = 16, 128
 
 
 Decoder: TypeAlias = "PackedDecoder | SlotDecoder | GenerateDecoder"
@@ -54,7 +54,7 @@ class TransformersLM:
         model: the network, one of ours or of transformers.
         tokenizer: its tokenizer.
         name: id reported with answers.
-        max_batch: most prompts decoded together; None takes 64 on a GPU and 16 elsewhere. Fewer where memory is short.
+        max_batch: most prompts decoded together; None takes 128 on a GPU and 16 elsewhere. Fewer where memory is short.
         prefix_cache_bytes: memory for prompt prefixes kept between calls; 0 keeps none.
     """
 

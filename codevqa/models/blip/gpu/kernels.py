@@ -1,6 +1,6 @@
 """GPU kernels for what PyTorch's own spend their time on in BLIP: the attention of one query.
 
-Written in Triton, which comes with PyTorch for NVIDIA GPUs; where it is missing (:data:`HERE` is false) and for shapes
+Written in Triton, which comes with PyTorch for NVIDIA GPUs; where it is missing and for shapes
 that are not meant, the same is done with PyTorch's operators. Each function says what it stands for.
 
 A caption's next token asks with a single query. Fused attention of PyTorch computes 128 queries at a time, whatever
@@ -12,33 +12,12 @@ there are. Here a program answers one query of one head, so that little but memo
 
 from __future__ import annotations
 
-import importlib.util
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TypeVar
-
 import torch
 
-HERE = importlib.util.find_spec("triton") is not None
-"""Whether Triton is installed."""
+from ...gpu_compiler import HERE, compiled, power, tl
 
 LONGEST = 128
 """Keys that :func:`attend_own` looks at, at most."""
-
-_F = TypeVar("_F")
-
-if TYPE_CHECKING or not HERE:
-    tl: Any = None
-
-    def _compiled(*plain: str) -> Callable[[_F], Any]:
-        return lambda function: function
-
-else:
-    import triton
-    import triton.language as tl
-
-    def _compiled(*plain: str) -> Any:
-        """Compiles a kernel; the integers named are never made part of the code."""
-        return triton.jit(do_not_specialize=list(plain))
 
 
 def usable(tensor: torch.Tensor, depth: int = 64) -> bool:
@@ -61,7 +40,7 @@ def attend_own(joined: torch.Tensor, own: torch.Tensor, start: int) -> torch.Ten
     length = own.shape[3]
     out = joined.new_empty((rows, count, heads * depth))
     grid = (rows * count, heads)
-    block, new = _power(length), _power(count)
+    block, new = power(length), power(count)
     _own_kernel[grid](joined, own, out, start, count, depth**-0.5, heads, depth, length, block, new, num_warps=2)
     return out
 
@@ -80,7 +59,7 @@ def attend_seen(queries: torch.Tensor, seen: torch.Tensor, hidden: torch.Tensor 
     rows, count, _ = queries.shape
     _, patches, _, heads, depth = seen.shape
     out = torch.empty_like(queries)
-    block = min(64, _power(patches))
+    block = min(64, power(patches))
     given = queries if hidden is None else hidden
     _seen_kernel[(rows * count, heads)](
         queries, seen, given, out, count, depth**-0.5, patches, heads, depth, block, hidden is not None, num_warps=2
@@ -88,12 +67,7 @@ def attend_seen(queries: torch.Tensor, seen: torch.Tensor, hidden: torch.Tensor 
     return out
 
 
-def _power(number: int) -> int:
-    """The next power of two."""
-    return 1 << max(0, number - 1).bit_length()
-
-
-@_compiled("start")
+@compiled("start")
 def _own_kernel(
     joined,
     own,
@@ -137,7 +111,7 @@ def _own_kernel(
     tl.store(out + token.to(tl.int64) * width + head * DEPTH + depths, (brought / total).to(out.dtype.element_ty))
 
 
-@_compiled()
+@compiled()
 def _seen_kernel(
     queries,
     seen,

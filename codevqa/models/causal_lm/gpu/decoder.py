@@ -87,6 +87,7 @@ class SlotDecoder:
         prefix_bytes: memory for marked prefixes that are kept between calls.
         stats: counts what is done.
         schedule: what pays on the model's device.
+        kernels: what to compute with; None takes :mod:`.kernels` on a GPU that can use them, else PyTorch's operators.
     """
 
     joins = True
@@ -100,12 +101,20 @@ class SlotDecoder:
         prefix_bytes: int,
         stats: LMStats,
         schedule: Schedule = GPU,
+        kernels: Any = None,
     ) -> None:
         self.model, self.pad, self.schedule = model, pad, schedule
         self.max_batch, self.stats = max_batch, stats
         weight = model.lm_head.weight
         self.device, self._dtype = weight.device, weight.dtype
         self._shape = (model.config.layers, model.config.key_heads, model.config.head_width)
+        if kernels is None and self.device.type == "cuda":
+            from . import kernels as own  # they import Triton
+
+            kernels = own if own.usable(weight, model.config.head_width) else None
+        self._kernels = kernels
+        if kernels is not None:
+            model.fuse(kernels)
         self.prefixes = MarkedPrefixes(prefix_bytes, _bytes)
         self.memory: Slots | None = None
         self._wanted = 0
@@ -176,7 +185,7 @@ class SlotDecoder:
             free_cached_memory()
             free = torch.cuda.mem_get_info(self.device)[0]
             count = max(1, min(count, int(free * _SHARE) // (need * bytes_a_token(self._shape, self._dtype))))
-        self.memory = Slots(self._shape, count, need, self.schedule.steps, self._dtype, self.device)
+        self.memory = Slots(self._shape, count, need, self.schedule.steps, self._dtype, self.device, self._kernels)
         return self.memory
 
     def _admit(self, memory: Slots, queue: deque[_Group]) -> int:
@@ -230,9 +239,10 @@ class SlotDecoder:
         texts = list(self._texts.values())
         steps = min(self.schedule.steps, max(text.request.max_tokens - text.launched for text in texts))
         # Texts stop moving at their limits, which are within memory.
-        length = min(
-            _round_up(max(text.position for text in texts) + steps, self.schedule.length_multiple), memory.length
-        )
+        length = memory.length
+        if self._kernels is None:  # kernels look at no place beyond each text's own
+            longest = max(text.position for text in texts) + steps
+            length = min(_round_up(longest, self.schedule.length_multiple), length)
         count = max(text.slot for text in texts) + 1
         if self.device.type == "cuda":
             count = min(1 << (count - 1).bit_length(), memory.count)

@@ -16,7 +16,7 @@ from torch.nn import functional
 
 from ...cuda_graphs import Recorder, avoid_cudnn_attention, enabled
 from ...library_errors import first_line
-from ..network import LlamaNetwork
+from ..network import Heads, LlamaNetwork
 
 _log = logging.getLogger(__name__)
 
@@ -53,6 +53,12 @@ class Prefill:
         self.ids = ids.flatten()
         self.positions = torch.arange(head, head + ids.shape[1], device=ids.device).repeat(len(ids))
         self._pair: Pair = (self.ids, self.ids)
+
+    def keep(self, heads: Heads, layer: int) -> torch.Tensor:
+        """Turns queries and keys, and keeps keys and values as :meth:`update` does."""
+        query, key, value = heads.turned()
+        self.update(key, value, layer)
+        return query
 
     def update(self, key: torch.Tensor, value: torch.Tensor, layer: int) -> None:
         """Keeps the keys and values of prefix and part together."""
@@ -119,14 +125,20 @@ class Step:
         """Makes one token for each slot and moves on; reads and writes memory only, so it can be recorded."""
         memory, count = self.memory, self.count
         # A slot whose text has ended goes on moving until it is taken, and may be past what is looked at.
-        self._at = self.positions.clamp(max=self.length - 1).view(count, 1, 1, 1)
-        hidden = (self._places > self.positions[:, None]).view(count, 1, 1, self.length)
-        self._bias = torch.zeros_like(hidden, dtype=memory.dtype).masked_fill_(hidden, float("-inf"))
+        if memory.kernels is None:
+            self._at = self.positions.clamp(max=self.length - 1).view(count, 1, 1, 1)
+            hidden = (self._places > self.positions[:, None]).view(count, 1, 1, self.length)
+            self._bias = torch.zeros_like(hidden, dtype=memory.dtype).masked_fill_(hidden, float("-inf"))
         made = model(self).argmax(-1)
         memory.made[:, :count].index_copy_(0, memory.tick, made[None])
         memory.tick.add_(1)
         self.ids.copy_(made)
         self.positions.copy_(torch.minimum(self.positions + 1, memory.limits[:count]))
+
+    def keep(self, heads: Heads, layer: int) -> torch.Tensor:
+        """Turns one query and key of each slot, and puts key and value into their places."""
+        self._layer = layer
+        return heads.turn_and_keep(*self.memory.pairs[layer], self.positions)
 
     def update(self, key: torch.Tensor, value: torch.Tensor, layer: int) -> None:
         """Puts one key and value of each slot into its place."""
@@ -140,6 +152,10 @@ class Step:
 
     def attend(self, query: torch.Tensor, scale: float) -> torch.Tensor:
         """Attention of one query a slot: heads that read the same keys are queries of one head."""
+        if (kernels := self.memory.kernels) is not None:
+            pair = self.memory.pairs[self._layer]
+            brought: torch.Tensor = kernels.attend(query, *pair, self.positions, self.length, scale)
+            return brought
         key, value = (kept[: self.count, :, : self.length] for kept in self.memory.pairs[self._layer])
         asked = query.view(self.count, key.shape[1], -1, query.shape[2])
         bias = self._bias.expand(-1, key.shape[1], asked.shape[2], -1)
@@ -157,6 +173,7 @@ class Slots:
         ahead: steps whose tokens are kept until they are read.
         dtype: of keys and values.
         device: where.
+        kernels: :mod:`.kernels`, if the network computes with them.
     """
 
     def __init__(
@@ -167,7 +184,9 @@ class Slots:
         ahead: int,
         dtype: torch.dtype,
         device: torch.device,
+        kernels: Any = None,
     ) -> None:
+        self.kernels = kernels
         self.count, self.length, self.dtype, self.device = count, length, dtype, device
         layers, heads, width = shape
         # Zeros, not whatever was there: a place that is masked must still be a number.
