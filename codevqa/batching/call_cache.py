@@ -164,7 +164,8 @@ class CallCache(Generic[Request, Result]):
         kind: what such a call is called where calls are counted.
         size: bytes that key and result take, beside a fixed part.
         keep: whether a result may be remembered; None keeps all.
-        cost: tokens that were read and written for a result, and whether they are estimated; counted for everyone who asks.
+        cost: tokens that were read and written for a result, and whether they are estimated; counted for everyone who
+            asks.
         memory: where finished calls are kept, unless the caller has one of its own (:attr:`Usage.memory`). May be
             shared by mergings whose keys differ.
         company: knows who could still join a batch.

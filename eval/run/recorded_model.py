@@ -216,7 +216,7 @@ def _result(kind: str, stored: Stored) -> Any:
     told = json.loads(stored.text)
     match kind:
         case "generate":
-            return Completion(_text(told[0]), *map(int, told[1:3]), estimated=any(told[3:]))
+            return Completion(_text(told[0]), int(told[1]), int(told[2]), any(told[3:]))
         case "similarity":
             return float(told)
         case "caption":
