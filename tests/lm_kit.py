@@ -86,7 +86,7 @@ def build(make: Callable[[], Any], way: str = "packed", *, schedule: Schedule = 
         return TransformersLM.from_pretrained(folder_of(make), device="cpu", loop=way == "packed", **given)
     network, tokenizer, _ = load(folder_of(make), "cpu", None)
     lm, most = TransformersLM(network, tokenizer, name="tiny", **given), given.get("max_batch") or 16
-    more = {"schedule": schedule, "kernels": plain_kernels if way == "kernels" else None}
+    more: dict[str, Any] = {"schedule": schedule, "kernels": plain_kernels if way == "kernels" else None}
     lm.decoder = SlotDecoder(network, pad=0, max_batch=most, prefix_bytes=1 << 28, stats=LMStats(), **more)
     return lm
 

@@ -25,7 +25,7 @@ def turn_and_keep(
 ) -> torch.Tensor:
     (tokens, _), (_, key_heads, places, width) = projected.shape, keys.shape
     heads = projected.view(tokens, -1, width)
-    query, key, value = heads.split([heads.shape[1] - 2 * key_heads, key_heads, key_heads], 1)
+    query, key, value = heads.tensor_split((heads.shape[1] - 2 * key_heads, heads.shape[1] - key_heads), 1)
     if norms is not None:
         query, key = norm(query, norms[0], norms[2]), norm(key, norms[1], norms[2])
     cos, sin = turn

@@ -19,6 +19,7 @@ from codevqa.models.blip.checkpoint import Checkpoint, load_checkpoint
 from codevqa.models.blip.gpu import kernels
 from codevqa.models.blip.sampling import CaptionRules, draw, numbers_of
 from codevqa.models.cuda_graphs import enabled
+from codevqa.models.gpu_compiler import HERE
 
 WIDTH = 32
 
@@ -123,7 +124,7 @@ def test_recording_can_be_turned_off(monkeypatch: pytest.MonkeyPatch) -> None:
         assert enabled(torch.device("cuda")) is on and not enabled(torch.device("cpu"))
 
 
-gpu = pytest.mark.skipif(not (kernels.HERE and torch.cuda.is_available()), reason="needs Triton and a CUDA device")
+gpu = pytest.mark.skipif(not (HERE and torch.cuda.is_available()), reason="needs Triton and a CUDA device")
 BOUND = {torch.float32: 2e-6, torch.bfloat16: 5e-3}
 TYPES = pytest.mark.parametrize("dtype", list(BOUND), ids=["float32", "bfloat16"])
 

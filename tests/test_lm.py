@@ -82,7 +82,7 @@ def test_a_full_context_ends_a_text(way: str, make: Callable[[], Any]) -> None:
     # GPT-2 has no position past its context: to step there would be an error.
     lm, plain = build(make, way, schedule=LONG), build(make, "generate")
     longest = "<s>"
-    while len(lm.tokenizer.encode(longest)) < CONTEXT - 7:
+    while len(lm.tokenizer.encode([longest])[0]) < CONTEXT - 7:
         longest += " x="
     requests = [GenerationRequest(longest, 100), GenerationRequest("red ball", 40), GenerationRequest(longest[:-9], 90)]
     assert lm.generate(requests) == [plain.generate([request])[0] for request in requests]
@@ -245,7 +245,7 @@ def test_a_chat_goes_through_the_template(tmp_path: Any, loop: bool) -> None:
     turns = [{"role": one.role, "content": one.content} for one in (SHORT, COLOR)]
     theirs = build_tokenizer().apply_chat_template(turns, tokenize=False, add_generation_prompt=True)
     (made,) = lm.generate([GenerationRequest((SHORT, COLOR), 16)])
-    assert lm.chat and made.prompt_tokens == len(lm.tokenizer.encode(theirs, special=False))
+    assert lm.chat and made.prompt_tokens == len(lm.tokenizer.encode([theirs], special=False)[0])
 
 
 @pytest.mark.parametrize("template", [REFUSES + TURNS, DROPS + TURNS], ids=["refused", "left out"])

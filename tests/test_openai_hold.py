@@ -13,6 +13,7 @@ from engine_kit import RED, engine
 from openai_kit import ASK, KEY, Reply, Serve, completion, event, failure, raw, refusal, streamed, turn
 
 from codevqa.core.errors import EngineClosedError, ServerError, SetupError
+from codevqa.core.events import Answered
 from codevqa.core.notices import current
 from codevqa.models.base import GenerationRequest
 from codevqa.models.openai_lm import OpenAILM
@@ -179,7 +180,12 @@ def test_a_name_that_is_looked_up_for_ever_is_given_up(monkeypatch: pytest.Monke
 
     monkeypatch.setattr("socket.getaddrinfo", look_up)
     lm = OpenAILM("m", base_url="http://models.example/v1")
-    threading.Thread(target=lambda: asked.wait() and lm.close()).start()
+
+    def close() -> None:
+        asked.wait()
+        lm.close()
+
+    threading.Thread(target=close).start()
     began = time.monotonic()
     with pytest.raises(EngineClosedError):
         lm.generate([ASK])
@@ -240,7 +246,7 @@ def test_two_who_watch_a_server_with_room_for_one_stream_get_whole_programs(serv
             said = {"delta": {"content": piece}} if chat else {"text": piece}
             yield event({"choices": [{"index": 0, **said, "finish_reason": None}]})
             time.sleep(0.1)
-        last = {"delta": {}} if chat else {"text": ""}
+        last: dict[str, Any] = {"delta": {}} if chat else {"text": ""}
         yield event({"choices": [{"index": 0, **last, "finish_reason": "stop"}]})
         yield "data: [DONE]\n\n"
 
@@ -255,8 +261,10 @@ def test_two_who_watch_a_server_with_room_for_one_stream_get_whole_programs(serv
     with engine(OpenAILM("m", base_url=server.url, form=form)) as vqa:
         for _ in range(2):  # what is remembered is whole as well
             watches = [vqa.watch(RED, f"Is it {number}?") for number in range(3)]
-            for events in map(list, watches):
-                assert events[-1].answer.text == "no" and not events[-1].answer.trace.attempts
+            for watch in watches:
+                answered = list(watch)[-1]
+                assert isinstance(answered, Answered)
+                assert answered.answer.text == "no" and not answered.answer.trace.attempts
     assert any("stream" not in body for _, body, _ in server.seen), "no stream was broken"
 
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import AsyncGenerator, Callable, Generator, Iterable, Iterator, Sized
-from concurrent.futures import FIRST_COMPLETED, Future, wait
+from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import count
+from queue import SimpleQueue
 from typing import Any, TypeAlias, get_args
 
 from ..core.answer import Answer
@@ -73,16 +74,20 @@ def stream(begin: Begin, questions: Iterable[Asked], most: int) -> Generator[tup
     Questions are taken one by one, so that no more than ``most`` are under way. There may be no end of them.
     """
     under_way: dict[Future[Answer], int] = {}
+    # To wait for all anew each time would ask hundreds of them each time.
+    done: SimpleQueue[Future[Answer]] = SimpleQueue()
     failures = _Failures()
     try:
         for place, asked in enumerate(questions):
-            under_way[begin(asked)] = place
+            begun = begin(asked)
+            under_way[begun] = place
+            begun.add_done_callback(done.put)
             while len(under_way) >= most and not failures:
-                yield from _taken(under_way, wait(under_way, return_when=FIRST_COMPLETED).done, failures)
+                yield from _taken(under_way, (done.get(),), failures)
             if failures:
                 break
         while failures.leave_open(under_way):
-            yield from _taken(under_way, wait(under_way, return_when=FIRST_COMPLETED).done, failures)
+            yield from _taken(under_way, (done.get(),), failures)
         failures.raise_first()
     finally:
         for future in under_way:

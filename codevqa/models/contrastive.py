@@ -17,7 +17,7 @@ from ..core.images import Picture
 from .base import SimilarityRequest
 from .blip.batches import run_in_batches
 from .feature_shelf import Shelves
-from .turn import Turn
+from .gpu_turn import turn_on
 from .weights import computed, load_network, load_pretrained
 
 _PADDING: Mapping[str, str] = {"clip": "longest", "siglip": "max_length"}
@@ -40,7 +40,7 @@ class ContrastiveMatcher:
         self.computes = computed(network.dtype, network.device)
         """Precision and device."""
         self.batch = 64 if network.device.type == "cuda" else 8
-        self.turn = Turn(network, processor)
+        self.turn = turn_on(network.device, network, processor)
         self._network, self._processor = network, processor
         self._padding = _PADDING[network.config.model_type]
         self._length = network.config.text_config.max_position_embeddings

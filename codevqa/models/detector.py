@@ -13,7 +13,7 @@ import torch
 from ..core.errors import SetupError
 from .base import Box, DetectRequest
 from .blip.batches import run_in_batches
-from .turn import Turn
+from .gpu_turn import turn_on
 from .weights import computed, load_network, load_pretrained
 
 _ASKED: Mapping[str, str] = {
@@ -52,7 +52,7 @@ class ZeroShotDetector:
         """Precision and device."""
         self.batch = max_batch or (8 if network.device.type == "cuda" else 1)
         self._network, self._processor = network, processor
-        self.turn = Turn(network, processor)
+        self.turn = turn_on(network.device, network, processor)
         self._asked = _ASKED[kind]
         self._threshold = threshold
 

@@ -116,6 +116,10 @@ class SentenceRetriever:
         self.name = name
         self._model = model
         self.turn = Turn(model)
+        if str(model.device) != "cpu":
+            from .gpu_turn import turn_on
+
+            self.turn = turn_on(model.device, model)
         self.computes = f"{str(model.dtype).removeprefix('torch.')} on {model.device}"
         """Precision and device."""
         self.kept = f"{weights} {self.computes} {metadata.version('sentence-transformers')}" if weights else ""

@@ -15,8 +15,8 @@ import torch
 from ..core.errors import ModelError, ModelNotFoundError, SetupError
 from .base import LookRequest, Sight
 from .blip.batches import run_in_batches
+from .gpu_turn import turn_on
 from .library_errors import quiet, while_loading
-from .turn import Turn
 from .vlm_prompts import Part, Prompts, Row
 from .weights import computed, load_network, load_pretrained
 
@@ -51,7 +51,7 @@ class TransformersEyes:
         self.computes = computed(network.dtype, network.device)
         """Precision and device."""
         self.batch = 16 if network.device.type == "cuda" else 4
-        self.turn = Turn(network, processor)
+        self.turn = turn_on(network.device, network, processor, urgent=False)
         self._network, self._processor, self._tokenizer = network, processor, processor.tokenizer
         own = network.generation_config.eos_token_id
         ends = dict.fromkeys([*(own if isinstance(own, list) else [own]), self._tokenizer.eos_token_id])

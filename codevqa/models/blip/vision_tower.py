@@ -19,7 +19,7 @@ from ...core.images import Picture
 from ..cpu_threads import NetworkThread
 from ..cuda_graphs import avoid_cudnn_attention
 from ..feature_shelf import Shelves
-from ..turn import Turn
+from ..gpu_turn import turn_on
 from .batches import run_in_batches
 from .checkpoint import Checkpoint
 from .picture_input import PictureReader
@@ -64,7 +64,7 @@ class BlipModel:
         self.name = checkpoint.name
         self.grid = checkpoint.grid
         self.stats = BlipStats()
-        self.turn = Turn(checkpoint.model, checkpoint.tokenizer)
+        self.turn = turn_on(checkpoint.device, checkpoint.model, checkpoint.tokenizer)
         self._at = checkpoint
         self._max_batch = max_batch
         config, tower = checkpoint.model.config, checkpoint.model.vision_model

@@ -57,10 +57,9 @@ class FolderTokenizer:
         whole = all(settings.get(name) in (None, *special) for name in _NAMED)
         return made if whole and not settings.get("clean_up_tokenization_spaces") else None
 
-    def encode(self, text: str, *, special: bool = True) -> list[int]:
-        """Returns a text's tokens, with those that the tokenizer opens a text with unless ``special`` is False."""
-        tokens: list[int] = self._backend.encode(text, add_special_tokens=special).ids
-        return tokens
+    def encode(self, texts: Sequence[str], *, special: bool = True) -> list[list[int]]:
+        """Returns texts' tokens, with those that the tokenizer opens a text with unless ``special`` is False."""
+        return [one.ids for one in self._backend.encode_batch(list(texts), add_special_tokens=special)]
 
     def decode(self, tokens: Sequence[int]) -> str:
         """Returns the text of tokens; special ones say nothing."""
@@ -81,9 +80,11 @@ class TransformersTokenizer:
         self.pad: int | None = own.pad_token_id
         self.vocabulary: Mapping[str, int] = own.get_vocab()
 
-    def encode(self, text: str, *, special: bool = True) -> list[int]:
-        """Returns a text's tokens, with those that the tokenizer opens a text with unless ``special`` is False."""
-        tokens: list[int] = self._own(text, add_special_tokens=special)["input_ids"]
+    def encode(self, texts: Sequence[str], *, special: bool = True) -> list[list[int]]:
+        """Returns texts' tokens, with those that the tokenizer opens a text with unless ``special`` is False."""
+        if not texts:
+            return []
+        tokens: list[list[int]] = self._own(list(texts), add_special_tokens=special)["input_ids"]
         return tokens
 
     def decode(self, tokens: Sequence[int]) -> str:

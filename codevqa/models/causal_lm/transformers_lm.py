@@ -9,7 +9,7 @@ completions.
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
 import torch
@@ -18,9 +18,9 @@ from cachetools import LRUCache
 from ...core.errors import CodeVQAError, ModelError, PromptTooLongError, SetupError
 from ..base import Completion, GenerationRequest, Message, RequestFeed, cut_at_stop
 from ..chat_template import without_system
+from ..gpu_turn import turn_on
 from ..library_errors import first_line
 from ..text_stream import stream_of
-from ..turn import Turn
 from ..weights import computed
 from .cpu.decoder import PackedDecoder
 from .generate import GenerateDecoder
@@ -77,7 +77,7 @@ class TransformersLM:
         self.computes = computed(weight.dtype, weight.device)
         """Precision and device; linear layers in eight bits count as what they give."""
         self.tokenizer = tokenizer
-        self.turn = Turn(model, tokenizer)
+        self.turn = turn_on(weight.device, model, tokenizer, urgent=False)
         self.max_batch = max_batch
         shots = getattr(model.config, "reading_shots", None)
         self.reading_shots = shots if type(shots) is int and shots >= 0 else None
@@ -158,7 +158,7 @@ class TransformersLM:
             made[request.index] = self._finish(request, tokens)
 
         with self.turn:
-            tokenised = [self._tokenise(index, request) for index, request in enumerate(requests)]
+            tokenised = self._tokenise(list(enumerate(requests)), _raise)
             if tokenised:
                 self._run(Work(tokenised, self._find_end, give))
             return [made[request.index] for request in tokenised]
@@ -171,13 +171,7 @@ class TransformersLM:
         """
 
         def take(most: int) -> list[TokenisedRequest]:
-            taken: list[TokenisedRequest] = []
-            for number, request in feed.take(most):
-                try:
-                    taken.append(self._tokenise(number, request))
-                except CodeVQAError as error:
-                    feed.give(number, error)
-            return taken
+            return self._tokenise(feed.take(most), feed.give)
 
         def give(request: TokenisedRequest, tokens: Sequence[int]) -> None:
             feed.give(request.index, self._finish(request, tokens))
@@ -234,8 +228,31 @@ class TransformersLM:
             stream.tell(self._finish(request, tokens).text)
         return end
 
-    def _tokenise(self, index: int, request: GenerationRequest) -> TokenisedRequest:
-        tokens = self._tokens(request.prompt)
+    def _tokenise(
+        self,
+        requests: Sequence[tuple[int, GenerationRequest]],
+        refuse: Callable[[int, CodeVQAError], object],
+    ) -> list[TokenisedRequest]:
+        """Returns numbered requests in tokens, but for those that it refuses."""
+        texts: list[tuple[int, GenerationRequest, str]] = []
+        for index, request in requests:
+            try:
+                texts.append((index, request, self._text(request.prompt)))
+            except CodeVQAError as error:
+                refuse(index, error)
+        tokenised: list[TokenisedRequest] = []
+        # Many at once: a tokenizer spreads them over the cores.
+        for chat in (False, True):
+            some = [each for each in texts if isinstance(each[1].prompt, str) != chat]
+            encoded = self.tokenizer.encode([text for *_, text in some], special=not chat)
+            for (index, request, _), tokens in zip(some, encoded, strict=True):
+                try:
+                    tokenised.append(self._tokenised(index, request, tokens))
+                except CodeVQAError as error:
+                    refuse(index, error)
+        return tokenised
+
+    def _tokenised(self, index: int, request: GenerationRequest, tokens: list[int]) -> TokenisedRequest:
         prefix = 0
         if request.shared > 0:
             # The last token of the head may join with what follows it, and one token must be left to continue.
@@ -263,9 +280,11 @@ class TransformersLM:
 
     def _tokens(self, prompt: str | tuple[Message, ...], *, whole: bool = True) -> list[int]:
         """Returns a prompt, or its beginning, in tokens."""
-        if isinstance(prompt, str):
-            return self.tokenizer.encode(prompt)
-        return self.tokenizer.encode(self._render(prompt, whole), special=False)
+        (tokens,) = self.tokenizer.encode([self._text(prompt, whole)], special=isinstance(prompt, str))
+        return tokens
+
+    def _text(self, prompt: str | tuple[Message, ...], whole: bool = True) -> str:
+        return prompt if isinstance(prompt, str) else self._render(prompt, whole)
 
     def _head(self, head: str | tuple[Message, ...]) -> list[int]:
         """Returns the beginning of a prompt in tokens; none where a chat template wants more turns."""
@@ -307,6 +326,10 @@ class TransformersLM:
         count = next((i for i, token in enumerate(tokens) if token in self._ends), len(tokens))
         text = cut_at_stop(self.completion_text(request.tokens, tokens[:count]), request.stop)
         return Completion(text, prompt_tokens=len(request.tokens), completion_tokens=min(count + 1, len(tokens)))
+
+
+def _raise(index: int, error: CodeVQAError) -> None:
+    raise error
 
 
 def _device(model: Any) -> torch.device:

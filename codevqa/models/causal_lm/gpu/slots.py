@@ -6,6 +6,7 @@ once as a CUDA graph and replayed: at these sizes launching the kernels one by o
 
 from __future__ import annotations
 
+import functools
 import logging
 import math
 from collections.abc import Callable, Sequence
@@ -79,8 +80,6 @@ class Prefill:
 
     def attend(self, query: torch.Tensor, scale: float) -> torch.Tensor:
         """Causal attention of the last positions."""
-        from torch.nn.attention.bias import causal_lower_right  # it brings the compiler: a second at every start
-
         asked, (key, value) = self._rows(query), self._pair
         grouped = asked.shape[1] != key.shape[1]
         if grouped and not (asked.is_cuda and asked.dtype in (torch.float16, torch.bfloat16)):
@@ -92,7 +91,7 @@ class Prefill:
             asked,
             key,
             value,
-            attn_mask=None if whole else causal_lower_right(asked.shape[2], key.shape[2]),
+            attn_mask=None if whole else _lower_right()(asked.shape[2], key.shape[2]),
             is_causal=whole,
             scale=scale,
             enable_gqa=grouped,
@@ -248,6 +247,14 @@ class Slots:
                 self._replays.clear()
                 return None
         return self._replays[count, length]
+
+
+@functools.cache
+def _lower_right() -> Callable[[int, int], torch.Tensor]:
+    """Returns what makes the bias of causal attention of the last positions. Its module brings the compiler."""
+    from torch.nn.attention.bias import causal_lower_right
+
+    return causal_lower_right
 
 
 def bytes_a_token(shape: tuple[int, int, int], dtype: torch.dtype) -> int:
