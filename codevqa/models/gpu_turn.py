@@ -1,8 +1,8 @@
 """The turn of a network on a GPU, which has a stream of its own there.
 
-What threads of a process send to a GPU goes into one stream unless they say otherwise, and a stream is worked off in its
-order: a caption would wait until the language model has read the prompts of all other questions. Of two streams the GPU
-works on both. Nothing is under way when a turn ends, so whoever shares its parts finds them as they are.
+What threads of a process send to a GPU goes into one stream unless they say otherwise, and a stream is worked off in
+its order: a caption would wait until the language model has read the prompts of all other questions. Of two streams the
+GPU works on both. Nothing is under way when a turn ends, so whoever shares its parts finds them as they are.
 """
 
 from __future__ import annotations
