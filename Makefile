@@ -68,8 +68,8 @@ mutations: $(VENV)/.installed-test  ## take single guards out and see a test fai
 	$(BIN)/python tests/security/mutations.py $(ARGS)
 
 BASE ?= HEAD~1
-bench: $(VENV)/.installed  ## measure beside a commit: make bench BASE=COMMIT [LM=FOLDER]; ARGS are benchmarks/bench.py's
-	PYTHONPATH=$(CURDIR) $(BIN)/python benchmarks/bench.py $(BASE) $(if $(LM),--language-model $(LM)) $(ARGS)
+bench: $(VENV)/.installed  ## measure beside a commit: make bench BASE=COMMIT [LM=FOLDER] [RETRIEVER=FOLDER]; ARGS are benchmarks/bench.py's
+	PYTHONPATH=$(CURDIR) $(BIN)/python benchmarks/bench.py $(BASE) $(if $(LM),--language-model $(LM)) $(if $(RETRIEVER),--retriever $(RETRIEVER)) $(ARGS)
 
 # These need no torch, of which an interpreter other than 3.11 may find no build for CPUs. They are what may differ between
 # interpreters: programs and their sandbox, signatures, files, pages.

@@ -1,6 +1,6 @@
 """Measures this tree beside another commit, in turns, and fails where it became slower.
 
-    make bench BASE=COMMIT [LM=FOLDER]
+    make bench BASE=COMMIT [LM=FOLDER] [RETRIEVER=FOLDER]
 
 benchmarks/README.md says what the rows are and how to read them. Exit status: 0, 1 where a row is slower, 2 where
 the bench could not run.
@@ -222,16 +222,22 @@ def bench(options: argparse.Namespace) -> int:
         commit = git("rev-parse", "--verify", "--short", f"{options.base}^{{commit}}")
     except BenchError as error:
         raise BenchError(f"No commit named {options.base}.") from error
-    lm = options.language_model
-    if lm and not (Path(lm) / "config.json").is_file():
-        raise BenchError(f"No language model at {lm}: LM must be a transformers folder with a config.json.")
+    parts = {}
+    for name, kind, folder in (
+        ("language_model", "transformers", options.language_model),
+        ("retriever", "sentence", options.retriever),
+    ):
+        if folder and not (Path(folder) / "config.json").is_file():
+            what = name.replace("_", " ")
+            raise BenchError(f"No {what} at {folder}: it must be a {kind} folder with a config.json.")
+        if folder:
+            parts[name] = f"{kind}:{Path(folder).resolve()}"
     names = (*KINDS, "start")
     if unknown := set(options.only) - {*names}:
         raise BenchError(f"No row named {', '.join(sorted(unknown))}. There are: {', '.join(names)}.")
     if git("status", "--porcelain", "--untracked-files=no"):
         say("This tree has changes that are not committed. They are measured as 'now'.")
     say(f"now: {git('rev-parse', '--short', 'HEAD')}, then: {commit}. Drawing the data.")
-    parts = {"language_model": f"transformers:{Path(lm).resolve()}"} if lm else {}
     with ExitStack() as stack:
         work = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="codevqa-bench-")))
         trees = (ROOT, stack.enter_context(checkout(commit, work / "then")))
@@ -261,6 +267,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("base", help="commit to compare with")
     parser.add_argument("--language-model", help="folder of a language model in the place of mini's")
+    parser.add_argument("--retriever", help="folder of a sentence-transformers model in the place of mini's")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--scale", type=float, default=1.0, help="share of the questions of each row")
     parser.add_argument("--only", nargs="+", help="names of rows, and start", default=())

@@ -36,6 +36,7 @@ def test_ratios_above_one_are_faster() -> None:
     [
         (["no-such-commit"], "No commit named no-such-commit."),
         (["HEAD", "--language-model", "/no/folder"], "No language model at /no/folder"),
+        (["HEAD", "--retriever", "/no/folder"], "No retriever at /no/folder"),
         (["HEAD", "--only", "gqq"], "No row named gqq"),
     ],
 )
