@@ -44,6 +44,12 @@ def test_ask_prints_the_answer_on_stdout_and_the_rest_on_stderr(codevqa: Command
     assert "get_pos(" in done.stderr and "answer" in done.stderr
 
 
+def test_a_question_without_its_option_is_understood_and_a_name_of_no_picture_is_not(codevqa: CommandLine) -> None:
+    assert codevqa("ask", GARDEN, "Is there a red house?").stdout == "yes\n"
+    for words in ((GARDEN, "my house.png"), ("no such garden",), (GARDEN, "nosuchfile")):
+        assert_one_clear_line(codevqa("ask", *words), str(words[-1]))
+
+
 def test_one_picture_asked_about_as_a_set_and_by_the_baseline(codevqa: CommandLine) -> None:
     asked = ("ask", GARDEN, "-q", "What color is the house?", "--json", "--quiet")
     assert json.loads(codevqa(*asked, "--as-set").stdout)["program"].startswith("images = open_images(")

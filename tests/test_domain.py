@@ -11,13 +11,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cli_kit import GARDEN, ROOT, CommandLine
+from cli_kit import GARDEN, ROOT, SHELF, CommandLine
 from engine_kit import engine
 from PIL import Image
 from test_miniworld import draw_questions
 
 from codevqa import CodeVQA, Models, Settings
 from codevqa.core.trace import ImageRef
+from codevqa.engine.confidence import DONT_KNOW
 from codevqa.engine.question_check import declined
 from codevqa.engine.request import ask_request
 from codevqa.miniworld.world import draw, sample_scene
@@ -164,13 +165,41 @@ def test_a_program_runs_over_a_photograph_with_a_warning(asking: dict[bool, Code
     assert warning.message.startswith(f"Image 2 ({photographs[0].name}) looks unlike what these models know")
 
 
-@pytest.mark.parametrize(("drawn", "text"), [(11, "yes"), (2, "I don't know"), (0, "I don't know")])
+@pytest.mark.parametrize(("drawn", "text"), [(11, "yes"), (2, "yes"), (1, "I don't know"), (0, "I don't know")])
 def test_a_photograph_among_many_drawings_is_named_and_the_answer_stands(
     asking: dict[bool, CodeVQA], photographs: list[Path], drawn: int, text: str
 ) -> None:
     answer = asking[True].ask([*[GARDEN] * drawn, photographs[0]], "Is it red?", method="pnpvqa", form="set")
     assert answer.text == text and [warning.kind for warning in answer.warnings] == ["picture"]
     assert photographs[0].name in answer.warnings[0].message
+
+
+def test_selecting_grouping_and_comparing_ask_nothing_that_the_models_cannot_know(
+    mini: CodeVQA, photographs: list[Path]
+) -> None:
+    drawings: list[Any] = [GARDEN, *SHELF]
+    assert mini.select(drawings, "a zebra").declined and mini.select([*drawings, *photographs[:4]], "a tree").declined
+    (row,) = mini.group(drawings, "What color is the zebra?").rows
+    assert row.answer == DONT_KNOW and len(row.pictures) == len(drawings)
+    first, other = mini.compare([drawings, photographs[:3]], "How many pictures show a house?")
+    assert not first.declined and other.declined
+    answer = mini.ask([photographs[0], *SHELF], "How many pictures contain a purple cup?")
+    assert answer.text == "2" and answer.warnings[0].message.startswith("Left out: Image 1 ")
+    many = [*drawings * 3, photographs[0]]
+    (selection,) = mini.select(many, "a house").selections
+    assert [image.index for image in selection.unread] == [len(many)], "a few are left out"
+    rows = {row.answer: row.pictures for row in mini.group(many, "Is there a house?")}
+    assert [image.index for image in rows[DONT_KNOW]] == [len(many)] and len(rows) == 3
+
+
+def test_an_evaluation_says_how_many_questions_lie_outside(
+    codevqa: CommandLine, photographs: list[Path], tmp_path: Path
+) -> None:
+    asked = [(photographs[0], "Is it red?"), (GARDEN, "Is there a zebra?"), (GARDEN, "Is there a house?")]
+    lines = [{"images": [str(path)], "question": question, "answer": "no"} for path, question in asked]
+    (tmp_path / "mine.jsonl").write_text("\n".join(map(json.dumps, lines)))
+    done = codevqa("eval", tmp_path / "mine.jsonl", "--out", tmp_path / "run", "--method", "pnpvqa", "--quiet")
+    assert "2 of 3 questions lie outside of what the models know" in done.stdout, done.stderr
 
 
 def test_the_trace_page_says_so_before_the_answer(asking: dict[bool, CodeVQA]) -> None:

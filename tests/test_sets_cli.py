@@ -53,6 +53,14 @@ def colors(folder: Path, count: int) -> Path:
     return folder
 
 
+def test_what_the_models_do_not_know_is_neither_selected_nor_grouped(photos: Path, codevqa: CommandLine) -> None:
+    done = codevqa("select", "photos", "a zebra")
+    assert done.returncode == 1 and not done.stdout and "don't know 'zebra'" in done.stderr
+    done = codevqa("group", "photos", "-q", "What color is the zebra?", "--csv", "rows.csv")
+    assert done.stdout.startswith("I don't know") and "don't know 'zebra'" in done.stderr
+    assert {row[1] for row in csv.reader(Path("rows.csv").read_text().splitlines())} == {"answer", "I don't know"}
+
+
 def test_ask_counts_a_folder_and_lists_the_pictures_behind_it(photos: Path, codevqa: CommandLine) -> None:
     asked = ("ask", "photos", "-q", "How many images show a house?")
     done = codevqa(*asked)

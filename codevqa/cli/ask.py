@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Mapping
 from contextlib import ExitStack
@@ -87,6 +88,7 @@ def ask(
     if questions is not None:
         given = {"IMAGE": images, "--question": question, "--trace": trace, "--from": listed}
         raise Exit(_from_file(questions, given, choice, options, evidence=evidence, quiet=quiet))
+    images, question = _asked(images or [], question, listed is not None)
     if question is None and STDIN in (*(images or ()), listed):
         raise InputError("Standard input holds the picture, so you cannot type questions.", hint="Give -q QUESTION.")
     check_place(trace)
@@ -137,6 +139,15 @@ def ask(
         with open_engine(choice, quiet) as vqa:
             answer = asked(vqa, pictures, question)
     shown(answer, pictures)
+
+
+def _asked(images: list[str], question: str | None, listed: bool) -> tuple[list[str], str | None]:
+    """Returns pictures and question; where -q was forgotten, the last of several words that names no file is one."""
+    if question is None and len(images) + listed > 1 and images:
+        last = images[-1]
+        if len(last.split()) > 1 and not Path(last).suffix[1:] and not os.path.lexists(last):
+            return images[:-1], last
+    return images, question
 
 
 def _check_method(method: Method, shots: int | None, choice: Chosen) -> None:

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from ..core.collection import Collection, StoredPicture
     from ..engine.codevqa import CodeVQA
     from ..eval.ray import ActorPool
+    from .set_answers import SetAnswer
 
 
 def select(
@@ -86,12 +87,18 @@ def select(
         sys.stdout.buffer.write(b"".join(os.fsencode(path_of(one)) + b"\0" for one in picked))
     else:
         print_lines(map(path_of, picked))
+    raise Exit(_told(found, quiet))
+
+
+def _told(found: SetAnswer, quiet: bool) -> int:
+    """Says how sure a selection is; returns the exit status, 1 where it is not whole."""
+    failed = found.answer.error
     for part in found.selections:
-        if not quiet or found.answer.error is not None or part.left:
+        if not quiet or failed is not None or part.left:
             warn(found.told(part))
-    if found.answer.error is not None:
-        warn(found.answer.error.message)
-        raise Exit(1)
+    if failed is not None:
+        warn(failed.message)
+    return int(failed is not None or found.answer.declined)
 
 
 def _selected(vqa: CodeVQA, collection: Collection, description: str, memory: Memory) -> Answer:

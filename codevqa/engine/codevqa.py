@@ -6,6 +6,7 @@ import asyncio
 import weakref
 from collections.abc import AsyncGenerator, Coroutine, Generator, Iterable, Mapping, Sequence
 from contextlib import aclosing, closing
+from dataclasses import replace
 from functools import partial
 from inspect import signature
 from types import TracebackType
@@ -340,14 +341,13 @@ class CodeVQA:
 
         Returns:
             The answer. Its :attr:`~codevqa.Answer.selections` tell the pictures, the surest first, and their doubt; its
-            text is "none" where there is none.
+            text is "none" where there is none, and "I don't know" where the models know the words or the pictures not.
 
         Raises:
             QuestionError: the description is empty or too long.
             CodeVQAError: as :meth:`run`.
         """
-        given: RunOptions = {"form": "set", **options}
-        return self.run(images, program_for(self, SELECT, description), question=description, **given)
+        return self._run_for(images, SELECT, description, options)
 
     def group(self, images: Pictures, question: str, **options: Unpack[RunOptions]) -> Groups:
         """Asks each picture a question, and groups them by its answer.
@@ -356,8 +356,11 @@ class CodeVQA:
             QuestionError: the question is empty or too long.
             CodeVQAError: as :meth:`run`.
         """
-        given: RunOptions = {"form": "set", **options}
-        return grouped(self.run(images, program_for(self, GROUP, question), question=question, **given))
+        return grouped(self._run_for(images, GROUP, question, options), self.settings.strict_domain)
+
+    def _run_for(self, images: Pictures, form: str, words: str, options: RunOptions) -> Answer:
+        request = run_request(images, program_for(self, form, words), words, {"form": "set", **options})
+        return self._loop.run(answer_request(self, replace(request, own=False)))
 
     def compare(self, sets: Sequence[Pictures], question: str, **options: Unpack[AskOptions]) -> tuple[Answer, ...]:
         """Asks one question about several sets: one program is written for the first, and run on each.

@@ -52,7 +52,7 @@ def declined(configuration: Configuration, request: Request) -> Answer | None:
     question = checked_question(request.question, configuration.settings)
     pictures = load_pictures(request.images)
     warnings = domain.check(pictures, question)
-    if not unanswerable(warnings, len(pictures), configuration.settings.sets.large):
+    if not unanswerable(warnings, len(pictures)):
         return None
     return Answer(
         question,
@@ -68,15 +68,13 @@ def declined(configuration: Configuration, request: Request) -> Answer | None:
     )
 
 
-def unanswerable(warnings: tuple[DomainWarning, ...], count: int, large: int) -> bool:
+def unanswerable(warnings: tuple[DomainWarning, ...], count: int) -> bool:
     """Whether warnings say that the models cannot know the answer; a word spelt wrongly does not.
 
-    Nor do a few pictures of a folder, less than half: the others are answered, and the warning names these.
+    Nor do a few of the pictures, less than half: these are left out, and the warning names them.
 
     Args:
         warnings: what lies outside.
         count: how many pictures there are.
-        large: of more than so many a few are left to the warning.
     """
-    spoilt = count / 2 if count > large else 1
-    return any(one.kind == "words" or len(one.images) >= spoilt for one in warnings)
+    return any(one.kind == "words" or 2 * len(one.images) >= count for one in warnings if one.kind != "spelling")

@@ -145,10 +145,10 @@ class QuestionRun:
     async def finish(self) -> Answer:
         """Answers; the steps in order."""
         await self._prepare()
-        strict = self.engine.settings.strict_domain and self.request.program is None
-        out = unanswerable(self.warnings, len(self.images), self.engine.settings.sets.large)
-        if strict and out:  # who brings a program has it run all the same
+        if self._strict and unanswerable(self.warnings, len(self.images)):
             return self._answer(DONT_KNOW)
+        if self._strict and self.request.program is None:
+            self._leave_out()
         if self.request.program is None and self.request.method != "codevqa":
             return self._read_answer(await self._read())
         try:
@@ -193,10 +193,28 @@ class QuestionRun:
         engine.writer.prompts_for(self.form)  # says so now if no prompt set serves this form
         self.images = tuple(Image(number, picture) for number, picture in enumerate(pictures, 1))
         if engine.models.domain is not None:
-            words = self.question if request.program is None else ""  # of which a program need not take any
+            words = "" if self._own else self.question  # of which a program need not take any
             self.warnings = await asyncio.to_thread(engine.models.domain.check, pictures, words)
         seed, sets = engine.settings.seed if request.seed is None else request.seed, engine.settings.sets
         self.pnpvqa = engine.pnpvqa.with_seed(seed, witness=sets.witness and len(pictures) > sets.large)
+
+    def _leave_out(self) -> None:
+        """Leaves out the pictures that look unlike what the models know; the others keep their numbers."""
+        outside = {ref.index for one in self.warnings for ref in one.images}
+        self.images = tuple(image for image in self.images if image.index not in outside)
+        self.warnings = tuple(
+            replace(one, message=f"Left out: {one.message}") if one.images else one for one in self.warnings
+        )
+
+    @property
+    def _own(self) -> bool:
+        """Whether the user brings the program: it is run all the same. One that a model wrote is held to its words."""
+        program = self.request.program
+        return program is not None and self.request.own and not program.prompt
+
+    @property
+    def _strict(self) -> bool:
+        return self.engine.settings.strict_domain and not self._own
 
     @property
     def _writer(self) -> Writer:
@@ -333,6 +351,7 @@ class QuestionRun:
         shown = self.program.examples if self.program is not None else ()
         only = engine.settings.query.wording == "release"
         knowledge = engine.writer.prompts_for(self.form).knowledge_of(shown, only=only)
+        outside = {ref.index for one in self.warnings for ref in one.images} if self._strict else ()
         return CallContext(
             self.question,
             self.form,
@@ -343,6 +362,7 @@ class QuestionRun:
             engine.eyes,
             knowledge,
             self.request.corrections,
+            frozenset(outside),
         )
 
     async def _read(self, parts: int | None = None) -> Reading:

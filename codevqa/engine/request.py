@@ -61,7 +61,9 @@ class Request:
     memory: Memory | None = None
     corrections: Corrections = field(default_factory=dict)
     program: Program | None = None
-    """The user's program; None has one written."""
+    """A program to run; None has one written."""
+    own: bool = True
+    """Whether it is the user's own program, which is run whatever the models know."""
 
 
 _OPTIONS: dict[str, Any] = {

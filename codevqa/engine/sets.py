@@ -13,6 +13,7 @@ from ..core.collection import Collection, Pictures, Tell
 from ..core.errors import InputError, ProgramError
 from ..core.trace import ImageRef
 from ..models.base import SimilarityRequest
+from .confidence import DONT_KNOW
 from .question_check import checked_question
 from .question_run import keeping
 from .request import AskOptions, RunOptions
@@ -67,11 +68,18 @@ def program_for(engine: CodeVQA, form: str, words: str) -> str:
     return form.format(repr(checked_question(words, engine.settings)))
 
 
-def grouped(answer: Answer) -> Groups:
-    """Returns the pictures of an answer of :data:`GROUP` by what was said of each."""
+def grouped(answer: Answer, strict: bool) -> Groups:
+    """Returns the pictures of an answer of :data:`GROUP` by what was said of each.
+
+    Args:
+        answer: it, or a declined one.
+        strict: whether of pictures that the models do not know nothing is said.
+    """
+    outside = {ref.index for one in answer.warnings for ref in one.images} if strict else set()
+    answers = [DONT_KNOW] * len(answer.sources) if answer.declined else answer.value
     found: dict[str, list[ImageRef]] = {}
-    for number, said in enumerate(answer.value, 1):
-        found.setdefault(said, []).append(ImageRef(number))
+    for number, said in enumerate(answers, 1):
+        found.setdefault(DONT_KNOW if number in outside else said, []).append(ImageRef(number))
     rows = [Group(said, tuple(pictures)) for said, pictures in found.items()]
     return Groups(tuple(sorted(rows, key=lambda row: -len(row.pictures))), answer)
 

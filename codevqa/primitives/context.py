@@ -39,6 +39,8 @@ class CallContext:
     """What ``knowledge_query`` is answered after."""
     corrections: Corrections = field(default_factory=dict)
     """What people said of pictures; see :meth:`corrected`."""
+    outside: frozenset[int] = frozenset()
+    """Numbers of the pictures that look unlike what the models know: nothing is asked of them where many are."""
     evidence: list[Evidence] = field(default_factory=list)
     """What this call rests on; append to it, or call :meth:`record`."""
 

@@ -33,7 +33,8 @@ class Asked:
 
     readings: list[tuple[Image, Reading]] = field(default_factory=list)
     unread: list[Image] = field(default_factory=list)
-    """Those whose file was gone or had changed, and those of which a reply says neither yes nor no."""
+    """Those whose file was gone or had changed, those outside of what the models know, and those of which a reply says
+    neither yes nor no."""
     left: list[Image] = field(default_factory=list)
     """Those that were not reached in the budget."""
 
@@ -69,6 +70,8 @@ async def ask_each(context: CallContext, images: Sequence[Image], question: str)
 async def _ask(context: CallContext, image: Image, question: str) -> Reading:
     if said := context.corrected(image, question):
         return said
+    if image.index in context.outside:
+        return Reading("", (), unread=True)
     pictures, judged = [(image.ref, image.picture)], question_kind(question).kind == "yes_no"
     if judged and context.services.grounds:
         sure = await context.pnpvqa.matched(pictures[0], described(question), maps=False)

@@ -89,6 +89,7 @@ class Worlds:
     def __init__(self, primitives: PrimitiveSet, images: Sequence[Image], programs: Sequence[str], seed: int) -> None:
         self._primitives = primitives
         self._images = images
+        self._pictures = {image.index: image.picture for image in images}
         self._seed = seed
         self._shown: dict[str, str] = {}
         """What a part of a picture was cut out for, by the part's key."""
@@ -140,7 +141,7 @@ class Worlds:
     def _cut(self, image: Image, text: str) -> Image:
         """Returns what stands for the part of a picture that shows a thing."""
         shown = content(f"{text} {self._shown.get(image.picture.key, '')}")
-        key = f"{self._images[image.index - 1].picture.key} {shown}"
+        key = f"{self._pictures[image.index].key} {shown}"
         self._shown[key] = shown
         return self._parts.setdefault(key, Image(image.index, replace(image.picture, key=key), image.part))
 

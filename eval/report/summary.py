@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import replace
 from statistics import fmean, stdev
 from typing import Any, NamedTuple
@@ -49,6 +49,7 @@ def summarize(pairs: Iterable[tuple[Example, Mapping[Method, Row]]], metric: Met
     answered: dict[Method, list[tuple[Example, str]]] = {}
     picked: dict[Method, list[tuple[Example, list[int]]]] = {}
     unasked: set[str] = set()
+    outside: set[str] = set()
     reasons = Counter[str]()
     for example, rows in pairs:
         for method, row in rows.items():
@@ -57,6 +58,8 @@ def summarize(pairs: Iterable[tuple[Example, Mapping[Method, Row]]], metric: Met
                 reasons[str(row.error)] += 1
             found = _kept(len(examples), example, row, metric)
             kept.setdefault(method, {}).setdefault(row.repeat, {})[example.id] = found
+            if "outside" in row.trace:
+                outside.add(example.id)
             if row.repeat == 0 and metric.reasons:
                 answered.setdefault(method, []).append((example, row.prediction))
                 if "picked" in row.trace:
@@ -93,7 +96,7 @@ def summarize(pairs: Iterable[tuple[Example, Mapping[Method, Row]]], metric: Met
         coverage=Coverage(n, len(unasked), dict(reasons.most_common())),
         confusion={method: _confusion(kept[method][0].values(), examples) for method in slices.scores},
         primitives=_primitives(list(kept.get("codevqa", {}).get(0, {}).values()), clusters),
-        notes=tuple(_notes(examples, len(names), metric)),
+        notes=(*_notes(examples, len(names), metric), *_outside(outside, n)),
     )
 
 
@@ -189,6 +192,15 @@ def _notes(examples: Sequence[Example], clusters: int, metric: Metric) -> Iterat
         yield (
             f"{short:,} of {n:,} questions have fewer than the {metric.answers} accepted answers that {metric.name} is "
             "made for: they count as right where one of theirs is said (exact match)."
+        )
+
+
+def _outside(outside: Set[str], n: int) -> Iterator[str]:
+    if outside:
+        yield (
+            f"{len(outside):,} of {n:,} questions lie outside of what the models know: pictures look unlike those that "
+            "they were made for, or words are unknown to them. They were asked all the same; what is right of their "
+            "answers is chance."
         )
 
 
