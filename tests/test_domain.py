@@ -157,6 +157,13 @@ def test_known_and_misspelt_words_are_answered_and_all_with_a_warning(asking: di
         assert (answer.text, [warning.kind for warning in answer.warnings]) == ("yes", kinds)
 
 
+def test_a_word_spelt_wrongly_is_asked_about_as_it_was_meant(mini: CodeVQA) -> None:
+    answer = mini.ask(GARDEN, "What colour is the Housse?")
+    assert (answer.text, answer.question) == ("red", "What colour is the Housse?")
+    assert answer.warnings[0].message.endswith("The question was asked as: What color is the house?")
+    assert mini.ask(GARDEN, "Is there a grey house?").declined, "no picture that it learnt from had one"
+
+
 def test_a_program_runs_over_a_photograph_with_a_warning(asking: dict[bool, CodeVQA], photographs: list[Path]) -> None:
     answer = asking[True].run([GARDEN, photographs[0]], "answer = len(images)", question=DOG)
     assert answer.text == "2"

@@ -12,7 +12,7 @@ import asyncio
 import logging
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Literal
@@ -129,7 +129,7 @@ class QuestionRun:
         self.listener = listener
         self.started = time.perf_counter()
         self.usage = Usage(memory=request.memory)
-        self.question = request.question
+        self.question = self.typed = request.question
         self.form: Form = "image"
         self.images: tuple[Image, ...] = ()
         self.warnings: tuple[DomainWarning, ...] = ()
@@ -148,7 +148,7 @@ class QuestionRun:
         if self._strict and unanswerable(self.warnings, len(self.images)):
             return self._answer(DONT_KNOW)
         if self._strict and self.request.program is None:
-            self._leave_out()
+            self._adapt()
         if self.request.program is None and self.request.method != "codevqa":
             return self._read_answer(await self._read())
         try:
@@ -184,7 +184,7 @@ class QuestionRun:
         request, engine = self.request, self.engine
         check_method(request.method, engine.models.methods)
         if request.program is None or request.question != "":  # a program of the user's needs none
-            self.question = checked_question(request.question, engine.settings)
+            self.question = self.typed = checked_question(request.question, engine.settings)
         decoded = all(isinstance(one, Picture) for one in request.images)  # then no thread is needed
         pictures = load_pictures(request.images) if decoded else await asyncio.to_thread(load_pictures, request.images)
         self.form = request.form or ("image" if len(pictures) == 1 else "set")
@@ -198,13 +198,20 @@ class QuestionRun:
         seed, sets = engine.settings.seed if request.seed is None else request.seed, engine.settings.sets
         self.pnpvqa = engine.pnpvqa.with_seed(seed, witness=sets.witness and len(pictures) > sets.large)
 
-    def _leave_out(self) -> None:
-        """Leaves out the pictures that look unlike what the models know; the others keep their numbers."""
-        outside = {ref.index for one in self.warnings for ref in one.images}
-        self.images = tuple(image for image in self.images if image.index not in outside)
-        self.warnings = tuple(
-            replace(one, message=f"Left out: {one.message}") if one.images else one for one in self.warnings
-        )
+    def _adapt(self) -> None:
+        """Asks of what the models know: without the few pictures that look otherwise, and with words as they know them.
+
+        Pictures keep their numbers, and the warnings say what was done.
+        """
+        told: dict[str, Callable[[DomainWarning], str]] = {
+            "picture": lambda one: f"Left out: {one.message}",
+            "spelling": lambda one: f"{one.message} The question was asked as: {self.question}",
+        }
+        if self.warnings and (domain := self.engine.models.domain) is not None:
+            outside = {ref.index for one in self.warnings for ref in one.images}
+            self.images = tuple(image for image in self.images if image.index not in outside)
+            self.question = domain.respelt(self.question)
+            self.warnings = tuple(replace(one, message=told[one.kind](one)) for one in self.warnings)
 
     @property
     def _own(self) -> bool:
@@ -390,7 +397,7 @@ class QuestionRun:
     ) -> Answer:
         usage = self.usage
         return Answer(
-            self.question,
+            self.typed,
             text,
             self.program,
             Trace(tuple(self.calls.made), printed, tuple(self.attempts), baseline, self.drafts),

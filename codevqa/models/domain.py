@@ -90,6 +90,16 @@ class Domain:
             found.append(DomainWarning("spelling", message, words=tuple(spelt)))
         return tuple(found)
 
+    def respelt(self, question: str) -> str:
+        """Returns a question with the known words that were probably meant in the place of those spelt wrongly."""
+
+        def meant(found: re.Match[str]) -> str:
+            word = found[0].lower()
+            known = word in self.words or len(word) < SPELT
+            return found[0] if known else self._near(word) or found[0]
+
+        return re.sub(r"[^\W\d_]+", meant, question)
+
     def _is_outside(self, picture: Picture, name: str) -> bool:
         try:
             return picture.noted(name, self.score) > 0
