@@ -150,6 +150,11 @@ def test_models_lists_every_preset_and_what_is_missing(codevqa: CommandLine) -> 
         assert part["missing"] == ""
         assert part["bytes"] == sum(file.stat().st_size for file in Path(part["place"]).rglob("*") if file.is_file())
     assert "MB on disk" in codevqa("models").stdout
+    told = codevqa("models", "mini").stdout
+    assert "mushroom, plane" in told and "yellow" in told and "base" not in told
+    first, _ = presets["mini"]["try"]
+    assert codevqa("ask", GARDEN, "-q", first, "--quiet").stdout == "red\n"
+    assert "What they know: codevqa models" in codevqa("ask", GARDEN, "-q", "Is there a zebra?", "--quiet").stderr
 
 
 def test_output_is_utf_8_whatever_the_terminal_speaks(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -182,3 +182,4 @@ def test_the_example_package_is_installed_and_used(tmp_path: Path) -> None:
     words += ["--limit", "1", "--method", "codevqa"]
     done = subprocess.run([*command, *words], env=told, capture_output=True, text=True, timeout=300, check=True)
     assert done.stdout.startswith("brightness/bright test: 1 questions; exact match"), done.stderr
+    assert "codevqa  1.000" in done.stdout

@@ -26,7 +26,7 @@ from sklearn.linear_model import LogisticRegression  # type: ignore[import-untyp
 
 from codevqa.eval.datasets.nlvr import BOXES
 from codevqa.miniworld.questions import NoQuestionError, sample_question, sample_set
-from codevqa.miniworld.world import draw, sample_scene
+from codevqa.miniworld.world import COLORS, KINDS, SIZES, draw, sample_scene
 from codevqa.models.domain import FILE, SHORT, features, words_in
 
 from .vision_words import words
@@ -36,6 +36,8 @@ Features: TypeAlias = npt.NDArray[np.float64]
 ABOUT = (
     "they know drawn things only. For photographs: --preset api --model NAME, with a server of your own such as Ollama."
 )
+TRY = ("What color is the house?", "How many pictures show a red cup?")
+"""Questions that show what can be asked."""
 REFUSED = 0.005
 """Share of drawn pictures that may be taken for something else."""
 CROPS = 40
@@ -160,6 +162,8 @@ def main() -> None:
     given.out.mkdir(parents=True, exist_ok=True)
     data = {
         "about": ABOUT,
+        "knows": {"things": sorted(KINDS), "colors": list(COLORS), "sizes": list(SIZES)},
+        "try": list(TRY),
         "weights": [round(float(weight), 4) for weight in weights],
         "bias": round(bias, 4),
         "words": vocabulary(),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from textwrap import fill
 from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Argument, Option
@@ -12,6 +13,7 @@ from .options import Chosen, Config, Include, Json, LanguageModel, Sets, chosen,
 from .terminal import warn
 
 if TYPE_CHECKING:
+    from ..models.domain import Domain
     from ..presets.configuration import Configuration
 
 
@@ -55,17 +57,23 @@ def _table(name: str, values: Mapping[str, object], origins: Mapping[str, str]) 
         yield f"{f'{field} = {written(value)}':<40}  # {origin.encode('unicode_escape').decode()}"
 
 
-def models(json: Json = False, include: Include = None) -> None:
-    """List the presets, what each needs, and what plugins add.
+def models(
+    only: Annotated[str | None, Argument(metavar="PRESET", help="This one alone.")] = None,
+    json: Json = False,
+    include: Include = None,
+) -> None:
+    """List the presets, what each knows and needs, and what plugins add.
 
     Loads and downloads nothing.
     """
     from .. import plugins
+    from ..presets.assembly import domain_of
     from ..presets.checkpoints import amount
-    from ..presets.configuration import already_cached
-    from ..presets.presets import PRESETS
+    from ..presets.configuration import already_cached, configure
+    from ..presets.presets import PRESETS, preset
 
     including(include)
+    wanted = PRESETS if only is None else {only: preset(only)}
     rows: dict[str, dict[str, Any]] = {
         name: {
             "about": one.about,
@@ -75,8 +83,9 @@ def models(json: Json = False, include: Include = None) -> None:
                 for role, spec in {**one.parts, "language_model": one.language_model, **already_cached(one)}.items()
             },
             "prompts": {str(form): name for form, name in one.prompts.items()},
+            **_known(domain_of(configure(name))),
         }
-        for name, one in PRESETS.items()
+        for name, one in wanted.items()
     }
     if json:
         import json as encoder
@@ -93,9 +102,18 @@ def models(json: Json = False, include: Include = None) -> None:
             elif part["id"]:
                 print(f"  {'':<15}   here: {amount(part['bytes'])} on disk; {part['place']}")
         print(f"  {'prompts':<15} {', '.join(f'{form}: {prompts}' for form, prompts in row['prompts'].items())}")
+        for kind, words in row.get("knows", {}).items():
+            text = fill(f"{len(words)}: {', '.join(words)}", 110, subsequent_indent=" " * 18)
+            print(f"  {kind:<15} {text}")
+        if row.get("try"):
+            print(f"  {'try':<15} {' or '.join(row['try'])}")
     for role in (*plugins.ROLES, "dataset", "primitive"):
         for name in plugins.names(role):
             print(f"{name}: {role} of a plugin")
+
+
+def _known(domain: Domain | None) -> dict[str, Any]:
+    return {"knows": dict(domain.knows), "try": list(domain.questions)} if domain is not None else {}
 
 
 def _part(spec: str | None) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from difflib import get_close_matches
 from pathlib import Path
 
@@ -55,13 +55,18 @@ class Domain:
     words: frozenset[str]
     others: frozenset[str]
     """Words that are not known, and not known ones spelt wrongly either, though they look it."""
+    knows: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    """What they learnt to see, such as kinds of things and colors, each by its name."""
+    questions: Sequence[str] = ()
+    """Some that they can answer."""
 
     @classmethod
     def load(cls, folder: str | Path) -> Domain:
         """Reads the domain in a folder of weights."""
         data = json.loads((Path(folder) / FILE).read_text(encoding="utf-8"))
         words, others = frozenset(data["words"]), frozenset(data["others"])
-        return cls(data["about"], np.array(data["weights"]), data["bias"], words, others)
+        knows, questions = data.get("knows", {}), data.get("try", ())
+        return cls(data["about"], np.array(data["weights"]), data["bias"], words, others, knows, questions)
 
     def check(self, pictures: Sequence[Picture], question: str) -> tuple[DomainWarning, ...]:
         """Says what lies outside: first of the pictures, then of the question's words."""
@@ -84,6 +89,7 @@ class Domain:
         if unknown:
             about = "." if images else f": {self.about}"  # which is said once
             message = f"These models don't know {_named(unknown)}{about}"
+            message += " What they know: codevqa models." if self.knows else ""
             found.append(DomainWarning("words", message, words=tuple(unknown)))
         if spelt:
             message = f"These models don't know {_named(spelt)}."

@@ -18,6 +18,11 @@ def brightness(img: Image) -> float:
 
 @register_dataset("bright")
 def bright(folder: Path, split: str) -> Iterator[Example]:
-    """Yields one question for each picture of a folder."""
+    """Yields one question for each picture of a folder, with a program that answers it.
+
+    Programs of examples run as they are. So this works with any preset, also with one whose language model was never
+    shown the primitive.
+    """
+    record = {"program": 'answer = "yes" if brightness(img) > 0.5 else "no"'}
     for path in sorted(folder.glob("*.png")):
-        yield Example(path.stem, "Is the picture bright?", (PictureFile(path),), "image", gold=("yes",))
+        yield Example(path.stem, "Is the picture bright?", (PictureFile(path),), "image", gold=("yes",), record=record)
