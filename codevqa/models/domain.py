@@ -89,7 +89,7 @@ class Domain:
         if unknown:
             about = "." if images else f": {self.about}"  # which is said once
             message = f"These models don't know {_named(unknown)}{about}"
-            message += " What they know: codevqa models." if self.knows else ""
+            message += " What they know: codevqa models." if self.knows and not images else ""
             found.append(DomainWarning("words", message, words=tuple(unknown)))
         if spelt:
             message = f"These models don't know {_named(spelt)}."
