@@ -190,6 +190,9 @@ def test_a_name_that_is_looked_up_for_ever_is_given_up(monkeypatch: pytest.Monke
     with pytest.raises(EngineClosedError):
         lm.generate([ASK])
     assert time.monotonic() - began < 2
+    monkeypatch.setattr("codevqa.models.openai_client._CONNECT_S", 0.3)
+    with pytest.raises(ServerError, match="Cannot reach the model server"):
+        OpenAILM("m", base_url="http://models.example/v1").check()
     over.set()
 
 

@@ -34,10 +34,14 @@ class _StreamTurn(Turn):
     def __enter__(self) -> None:
         super().__enter__()
         context = torch.cuda.stream(self._stream)
-        context.__enter__()  # type: ignore[no-untyped-call]
+        try:
+            context.__enter__()  # type: ignore[no-untyped-call]
+            # Weights, and what a caller has made, may still be on their way.
+            self._stream.wait_stream(torch.cuda.default_stream(self._device))
+        except BaseException:  # a GPU that has failed
+            super().__exit__()
+            raise
         self._entered.append(context)
-        # Weights, and what a caller has made, may still be on their way.
-        self._stream.wait_stream(torch.cuda.default_stream(self._device))
 
     def __exit__(self, *error: object) -> None:
         try:

@@ -147,8 +147,10 @@ class _Backend(httpcore2.SyncBackend):
         try:
             while not wait((connection,), _LOOK_S).done:
                 exchange.left()
-        except BaseException:
+        except BaseException as error:
             connection.add_done_callback(lambda late: None if late.exception() else late.result().close())
+            if isinstance(error, httpcore2.ReadTimeout):
+                raise httpcore2.ConnectTimeout from None
             raise
         return _Stream(connection.result())
 

@@ -180,9 +180,9 @@ def opened(images: Sequence[Image], path: str) -> Image:
     number = _number(path, "Image")
     if len(images) == 1:
         return images[0]  # in a prompt the number only counts the examples
-    if not 1 <= number <= len(images):
+    if (image := next((each for each in images if each.index == number), None)) is None:
         raise LookupError(f"there is no image {number}: the question has {len(images)} images")
-    return images[number - 1]
+    return image
 
 
 def opened_set(images: Sequence[Image], path: str) -> list[Image]:
