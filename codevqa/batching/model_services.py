@@ -171,7 +171,7 @@ class ModelServices:
             lambda one, completion: 4 * len(completion.text),
             # A reader that got nothing asks again, and a served model may answer then.
             lambda completion: bool(completion.text.strip()),
-            lambda one: (int(one.prompt_tokens), int(one.completion_tokens), one.estimated),
+            lambda text: (int(text.prompt_tokens), int(text.completion_tokens), text.estimated),
             join=getattr(model, "generate_joining", None) if getattr(model, "joins", False) else None,
         )
 

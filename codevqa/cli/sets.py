@@ -87,18 +87,18 @@ def select(
         sys.stdout.buffer.write(b"".join(os.fsencode(path_of(one)) + b"\0" for one in picked))
     else:
         print_lines(map(path_of, picked))
-    raise Exit(_told(found, quiet))
+    raise Exit(_report(found, quiet))
 
 
-def _told(found: SetAnswer, quiet: bool) -> int:
+def _report(selected: SetAnswer, quiet: bool) -> int:
     """Says how sure a selection is; returns the exit status, 1 where it is not whole."""
-    failed = found.answer.error
-    for part in found.selections:
+    failed = selected.answer.error
+    for part in selected.selections:
         if not quiet or failed is not None or part.left:
-            warn(found.told(part))
+            warn(selected.told(part))
     if failed is not None:
         warn(failed.message)
-    return int(failed is not None or found.answer.declined)
+    return int(failed is not None or selected.answer.declined)
 
 
 def _selected(vqa: CodeVQA, collection: Collection, description: str, memory: Memory) -> Answer:

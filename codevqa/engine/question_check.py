@@ -77,4 +77,5 @@ def unanswerable(warnings: tuple[DomainWarning, ...], count: int) -> bool:
         warnings: what lies outside.
         count: how many pictures there are.
     """
-    return any(one.kind == "words" or 2 * len(one.images) >= count for one in warnings if one.kind != "spelling")
+    grave = [warning for warning in warnings if warning.kind != "spelling"]
+    return any(warning.kind == "words" or 2 * len(warning.images) >= count for warning in grave)

@@ -203,15 +203,15 @@ class QuestionRun:
 
         Pictures keep their numbers, and the warnings say what was done.
         """
-        told: dict[str, Callable[[DomainWarning], str]] = {
-            "picture": lambda one: f"Left out: {one.message}",
-            "spelling": lambda one: f"{one.message} The question was asked as: {self.question}",
+        messages: dict[str, Callable[[DomainWarning], str]] = {
+            "picture": lambda warning: f"Left out: {warning.message}",
+            "spelling": lambda warning: f"{warning.message} The question was asked as: {self.question}",
         }
         if self.warnings and (domain := self.engine.models.domain) is not None:
-            outside = {ref.index for one in self.warnings for ref in one.images}
+            outside = {ref.index for warning in self.warnings for ref in warning.images}
             self.images = tuple(image for image in self.images if image.index not in outside)
             self.question = domain.respelt(self.question)
-            self.warnings = tuple(replace(one, message=told[one.kind](one)) for one in self.warnings)
+            self.warnings = tuple(replace(each, message=messages[each.kind](each)) for each in self.warnings)
 
     @property
     def _own(self) -> bool:
@@ -358,7 +358,7 @@ class QuestionRun:
         shown = self.program.examples if self.program is not None else ()
         only = engine.settings.query.wording == "release"
         knowledge = engine.writer.prompts_for(self.form).knowledge_of(shown, only=only)
-        outside = {ref.index for one in self.warnings for ref in one.images} if self._strict else ()
+        outside = {ref.index for each in self.warnings for ref in each.images} if self._strict else ()
         return CallContext(
             self.question,
             self.form,

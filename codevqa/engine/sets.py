@@ -69,18 +69,18 @@ def program_for(engine: CodeVQA, form: str, words: str) -> str:
 
 
 def grouped(answer: Answer, strict: bool) -> Groups:
-    """Returns the pictures of an answer of :data:`GROUP` by what was said of each.
+    """Returns the pictures of an answer of :data:`GROUP` by the answer about each.
 
     Args:
-        answer: it, or a declined one.
-        strict: whether of pictures that the models do not know nothing is said.
+        answer: it, or an answer that was declined.
+        strict: whether pictures that the models do not know get no answer.
     """
-    outside = {ref.index for one in answer.warnings for ref in one.images} if strict else set()
+    outside = {ref.index for warning in answer.warnings for ref in warning.images} if strict else set()
     answers = [DONT_KNOW] * len(answer.sources) if answer.declined else answer.value
-    found: dict[str, list[ImageRef]] = {}
-    for number, said in enumerate(answers, 1):
-        found.setdefault(DONT_KNOW if number in outside else said, []).append(ImageRef(number))
-    rows = [Group(said, tuple(pictures)) for said, pictures in found.items()]
+    groups: dict[str, list[ImageRef]] = {}
+    for number, text in enumerate(answers, 1):
+        groups.setdefault(DONT_KNOW if number in outside else text, []).append(ImageRef(number))
+    rows = [Group(text, tuple(pictures)) for text, pictures in groups.items()]
     return Groups(tuple(sorted(rows, key=lambda row: -len(row.pictures))), answer)
 
 

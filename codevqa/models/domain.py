@@ -99,10 +99,10 @@ class Domain:
     def respelt(self, question: str) -> str:
         """Returns a question with the known words that were probably meant in the place of those spelt wrongly."""
 
-        def meant(found: re.Match[str]) -> str:
-            word = found[0].lower()
+        def meant(typed: re.Match[str]) -> str:
+            word = typed[0].lower()
             known = word in self.words or len(word) < SPELT
-            return found[0] if known else self._near(word) or found[0]
+            return typed[0] if known else self._near(word) or typed[0]
 
         return re.sub(r"[^\W\d_]+", meant, question)
 

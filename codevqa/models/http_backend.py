@@ -142,7 +142,7 @@ class _Backend(httpcore2.SyncBackend):
         left = exchange.left()
         connection: Future[httpcore2.NetworkStream] = Future()
         begin = partial(super().connect_tcp, host, port, min(left, timeout or left), *more, **options)
-        # Nothing ends a look-up of a name or a connect: whoever gives it up leaves this thread behind.
+        # A look-up of a name cannot be ended, nor can a connect. Who gives up leaves this thread behind.
         threading.Thread(target=_fill, args=(connection, begin), daemon=True).start()
         try:
             while not wait((connection,), _LOOK_S).done:

@@ -130,7 +130,7 @@ def _part_kernel(
     first = split * CHUNK
     most = tl.full((ROWS,), float("-inf"), tl.float32)
     total = tl.zeros((ROWS,), tl.float32)
-    found = tl.zeros((ROWS, WIDTH), tl.float32)
+    sums = tl.zeros((ROWS, WIDTH), tl.float32)
     at = (text * KEY_HEADS + head) * GROUP + rows
     asked = tl.load(query + at[:, None] * WIDTH + depths[None, :], mask=mine[:, None], other=0.0)
     base = (text * KEY_HEADS + head) * PLACES * WIDTH
@@ -146,11 +146,11 @@ def _part_kernel(
         shares = tl.exp(scores - higher[:, None])
         fading = tl.exp(most - higher)
         value = tl.load(values + spot, mask=there[:, None], other=0.0)
-        found = found * fading[:, None] + tl.dot(shares.to(value.dtype), value)
+        sums = sums * fading[:, None] + tl.dot(shares.to(value.dtype), value)
         total = total * fading + tl.sum(shares, 1)
         most = higher
     place = at * SPLITS + split
-    tl.store(brought + place[:, None] * WIDTH + depths[None, :], found, mask=mine[:, None])
+    tl.store(brought + place[:, None] * WIDTH + depths[None, :], sums, mask=mine[:, None])
     tl.store(weights + place * 2, most, mask=mine)
     tl.store(weights + place * 2 + 1, total, mask=mine)
 
