@@ -21,7 +21,10 @@ _BLOCK = 64
 
 def usable(tensor: torch.Tensor, width: int) -> bool:
     """Whether the kernels take tensors like this one, in heads of so many numbers."""
-    return HERE and tensor.is_cuda and tensor.element_size() == 2 and 16 <= width <= 128 and width == power(width)
+    if not (HERE and tensor.is_cuda and tensor.element_size() == 2 and 16 <= width <= 128 and width == power(width)):
+        return False
+    # Older GPUs multiply no bfloat16.
+    return torch.cuda.get_device_capability(tensor.device) >= (8, 0)
 
 
 def attend(
