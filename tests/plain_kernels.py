@@ -4,6 +4,8 @@ from typing import Any
 
 import torch
 
+TILE = 5
+
 
 def norm(states: torch.Tensor, weight: torch.Tensor, eps: float) -> torch.Tensor:
     whole = states.float()
@@ -20,6 +22,7 @@ def turn_and_keep(
     turn: tuple[torch.Tensor, torch.Tensor],
     keys: torch.Tensor,
     values: torch.Tensor,
+    slots: torch.Tensor,
     positions: torch.Tensor,
     norms: Any,
 ) -> torch.Tensor:
@@ -30,8 +33,8 @@ def turn_and_keep(
         query, key = norm(query, norms[0], norms[2]), norm(key, norms[1], norms[2])
     cos, sin = turn
     query, key = (torch.addcmul(part * cos, part.roll(width // 2, -1), sin) for part in (query, key))
-    rows, at = torch.arange(tokens, device=keys.device), positions.clamp(max=places - 1)
-    keys[rows, :, at], values[rows, :, at] = key, value
+    at = positions.clamp(max=places - 1)
+    keys[slots, :, at], values[slots, :, at] = key, value
     return query
 
 
@@ -45,3 +48,17 @@ def attend(
     beyond = torch.arange(length, device=keys.device) > positions[:, None, None]
     shares = scores.masked_fill(beyond, -torch.inf).softmax(-1)
     return (shares[:, :, None] @ value)[:, :, 0].reshape(texts, -1).to(query.dtype)
+
+
+def attend_tiles(
+    query: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, tiles: torch.Tensor, scale: float
+) -> torch.Tensor:
+    out = torch.zeros_like(query).flatten(1)
+    for first, count, slot, place in tiles.tolist():
+        if not count:
+            continue
+        rows = slice(first, first + count)
+        key, value = (kept[slot].expand(count, -1, -1, -1) for kept in (keys, values))
+        positions = torch.arange(place, place + count, device=keys.device)
+        out[rows] = attend(query[rows], key, value, positions, place + count, scale)
+    return out

@@ -1,24 +1,29 @@
 """The whole pipeline over fake models (real prompts, sandbox and batching), and what the calls of a program find."""
 
 import json
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pytest
-from engine_kit import BLUE, GREEN, RED, engine
+from engine_kit import BLUE, GREEN, RED, engine, reader
 from PIL import Image as PILImage
+from reading_kit import Letters
 
-from codevqa import Answer, Program, Question, Settings
+from codevqa import Answer, CodeVQA, Program, Question, Settings
 from codevqa.core.errors import ErrorRecord, ProgramError, ProgramRuntimeError
 from codevqa.core.images import load_picture
 from codevqa.core.trace import Call, Evidence, ImageRef
 from codevqa.engine.answer_text import answer_text
-from codevqa.models.base import Box, Map, Match, MatchRequest, SimilarityRequest
-from codevqa.models.fakes import FakeDetector, FakeMatcher, ScriptedLM
+from codevqa.models.base import Box, Map, Match, MatchRequest, Models, SimilarityRequest
+from codevqa.models.fakes import FakeCaptioner, FakeDetector, FakeMatcher, ScriptedLM
 from codevqa.primitives import Image, primitive
 from codevqa.primitives.context import CallContext
+from codevqa.prompts import load
+from codevqa.writing.writer import Writer
 
 
 def test_a_question_about_one_image() -> None:
@@ -80,6 +85,42 @@ def test_many_questions_share_batches_and_one_bad_picture_loses_nothing(tmp_path
     assert answers[3].error is not None and answers[3].error.type == "ImageError" and answers[3].text == ""
     assert all(answer.text == "yes" for place, answer in enumerate(answers) if place != 3)
     assert isinstance(reads, ScriptedLM) and max(reads.batches) >= 4
+
+
+class Counting(Letters):
+    def __init__(self) -> None:
+        self.batches: list[int] = []
+
+    def embed(self, sentences: Sequence[str]) -> npt.NDArray[np.float32]:
+        self.batches.append(len(sentences))
+        return super().embed(sentences)
+
+
+def test_questions_that_wait_for_a_worker_are_embedded_together_and_each_counts_its_own() -> None:
+    def ask(questions: Sequence[str]) -> tuple[list[Answer], list[int]]:
+        retriever = Counting()
+
+        # Questions end one by one, and slowly enough to be embedded one by one.
+        def write(_: object) -> str:
+            time.sleep(0.01)
+            return "answer = 'yes'"
+
+        lm: Any = ScriptedLM(write)
+        lm.batch = 1
+        writer = Writer(lm, {"image": load("gqa")}, retriever)
+        models = Models(reader(), FakeMatcher(6), FakeCaptioner(grid=6))
+        with CodeVQA(writer, models, Settings(workers=4)) as vqa:
+            answers = vqa.ask_many([(RED, question) for question in questions])
+        return answers, retriever.batches[1:]  # the first is the bank
+
+    questions = [f"Is there {'a' * number} cat?" for number in range(1, 41)]
+    together, batches = ask(questions)
+    assert len(batches) < 20, batches
+    for question, answer in zip(questions, together, strict=True):
+        ((alone,), _) = ask([question])
+        assert answer.program == alone.program and answer.program is not None
+        assert answer.cost is not None and alone.cost is not None
+        assert (answer.cost.calls, answer.tokens) == (alone.cost.calls, alone.tokens)
 
 
 def test_no_work_is_done_twice() -> None:

@@ -150,15 +150,16 @@ class Recorder:
         return function, None
 
 
+@pytest.mark.parametrize("way", ["slots", "kernels"])
 @pytest.mark.parametrize("schedule", [EACH, LONG], ids=["each", "long"])
-def test_recording_a_step_makes_no_token(schedule: Schedule, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_recording_a_pass_makes_no_token(schedule: Schedule, way: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(slots, "Recorder", Recorder)
     monkeypatch.setattr(slots, "enabled", lambda device: True)
     monkeypatch.setattr(Recorder, "made", 0)
-    lm = build(llama, "slots", schedule=schedule, max_batch=3)
+    lm = build(llama, way, schedule=schedule, max_batch=3)
     assert lm.generate(mixed()) == alone(llama)
     shapes = Recorder.made
-    assert 0 < shapes < lm.stats.steps, "a step is recorded each time"
+    assert 0 < shapes < lm.stats.steps, "a pass is recorded each time"
     assert lm.generate(mixed()) == alone(llama)
     assert Recorder.made == shapes, "recordings are not kept from call to call"
 

@@ -201,6 +201,10 @@ class CallCache(Generic[Request, Result]):
         """
         return (await self.many((request,), kind=kind))[0]
 
+    def remembers(self, requests: Sequence[Request]) -> bool:
+        """Whether the results of requests are known, for all who bring no memory of their own."""
+        return all(self._memory.get(self._key(request)) is not None for request in requests)
+
     async def many(self, requests: Sequence[Request], *, kind: str = "") -> list[Result]:
         """Returns the results of several requests, in their order; raises what the first to fail raises."""
         usage = _USAGE.get()

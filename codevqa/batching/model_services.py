@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
 import hashlib
 from collections.abc import Callable, Hashable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from contextvars import Context
 from functools import partial
 from typing import Any, TypeVar, cast
 
-from ..core.errors import SetupError
+from ..core.errors import CodeVQAError, SetupError
 from ..models.base import (
     Box,
     Captioner,
@@ -75,6 +78,7 @@ class ModelServices:
         self._max_batch = max_batch
         self._max_wait = max_wait
         self._company = Company()
+        self._ahead: set[asyncio.Task[None]] = set()
         self.question = self._company.member
         """A block that makes the calls of its task, and of those it starts, one question's: batches wait for its next
         calls."""
@@ -152,6 +156,19 @@ class ModelServices:
             lambda sight: (int(sight.prompt_tokens), int(sight.completion_tokens), False),
             needs="a vision-language model",
         )
+
+    def embed_ahead(self, sentences: Sequence[str]) -> None:
+        """Begins to embed what will be asked for: a failure is told to those who ask, and nobody is charged now."""
+
+        async def embed_all() -> None:
+            with suppress(CodeVQAError):
+                await self.embed.many(sentences)
+
+        if sentences:
+            # In a context of its own, it is no question's call.
+            task = asyncio.create_task(embed_all(), context=Context())
+            self._ahead.add(task)
+            task.add_done_callback(self._ahead.discard)
 
     async def read(self, request: GenerationRequest) -> Completion:
         """Returns what the model that reads captions makes of a prompt."""

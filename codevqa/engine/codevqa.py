@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import weakref
 from collections.abc import AsyncGenerator, Coroutine, Generator, Iterable, Mapping, Sequence
 from contextlib import aclosing, closing
@@ -26,7 +25,7 @@ from ..primitives.signature import Primitive, PrimitiveSet
 from ..primitives.visual import served
 from ..sandbox.sandbox import Pools, Sandbox
 from ..writing.writer import Writer
-from .many import Asked, Begin, Progress, as_request, check, followed, stream, stream_async, text_of
+from .many import Asked, Begin, Progress, Workers, as_request, check, followed, stream, stream_async, text_of
 from .question_check import checked_question
 from .question_run import answer_request
 from .request import AskOptions, Errors, Request, RunOptions, ask_request, check_names, check_options, run_request
@@ -75,7 +74,7 @@ class CodeVQA:
         self.sandbox = Sandbox(self.primitives, settings.limits, workers=settings.workers)
         self.pnpvqa = PnPVQA(self.services, self.writer.prompts, settings.query, writer.retriever, settings.seed)
         self.eyes = Eyesight(self.services, self.writer.prompts, settings.query) if models.eyes else None
-        self._slots = asyncio.Semaphore(settings.workers)
+        self.workers = Workers(settings.workers)
         # The thread lives until it is told to end: what it holds must not hold this engine, as primitives may.
         self.own_parts: list[object] = []
         """What is closed with the engine, such as models that were loaded for it."""
@@ -262,7 +261,7 @@ class CodeVQA:
 
     def _beginning(self, method: Method, errors: Errors) -> Begin:
         async def one(text: str, request: Request | InputError) -> Answer:
-            async with self._slots:
+            async with self.workers.free_for(request):
                 try:
                     if isinstance(request, InputError):
                         raise request

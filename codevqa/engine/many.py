@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import AsyncGenerator, Callable, Generator, Iterable, Iterator, Sized
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Iterable, Iterator, Sized
 from concurrent.futures import Future
-from contextlib import contextmanager
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from itertools import count
 from queue import SimpleQueue
@@ -66,6 +66,34 @@ def check(questions: object, method: object, errors: object) -> None:
         raise InputError("There are no questions to answer.", hint=_TAKES)
     if errors not in get_args(Errors):
         raise InputError(f"errors is {errors!r:.60}.", hint="Give 'raise' or 'return'.")
+
+
+class Workers:
+    """Has so many questions answered at once. The others wait."""
+
+    def __init__(self, count: int) -> None:
+        self._free = asyncio.Semaphore(count)
+        self._fresh: dict[object, Request] = {}
+
+    @asynccontextmanager
+    async def free_for(self, request: Request | InputError) -> AsyncIterator[None]:
+        """Waits for a worker, and has it for the length of the block."""
+        place = object()
+        if isinstance(request, Request):
+            self._fresh[place] = request
+        try:
+            await self._free.acquire()
+        finally:
+            self._fresh.pop(place, None)
+        try:
+            yield
+        finally:
+            self._free.release()
+
+    def take_fresh(self, form: Form) -> list[str]:
+        """Returns the questions of a form that began to wait since the last time."""
+        places = [place for place, request in self._fresh.items() if request.likely_form == form]
+        return [self._fresh.pop(place).question for place in places]
 
 
 def stream(begin: Begin, questions: Iterable[Asked], most: int) -> Generator[tuple[int, Answer]]:

@@ -231,6 +231,7 @@ class QuestionRun:
 
     async def _write(self) -> Program:
         writer, generate, shots = self._writer, self.engine.services.write, self.request.shots
+        self._embed_ahead(writer)
         await writer.prepare(self.question, self.form, self.engine.services.embed.many)
         most = max(writer.settings.programs, self.engine.settings.agree)
         if most == 1:
@@ -239,6 +240,15 @@ class QuestionRun:
             writer, self.question, self.form, generate, self._behaviours, most=most, shots=shots, tell=self.listener
         )
         return next(one for one, draft in zip(self.programs, self.drafts, strict=True) if draft.chosen)
+
+    def _embed_ahead(self, writer: Writer) -> None:
+        """Embeds the questions that wait for a worker in one batch with this one, unless this one was among such.
+
+        A retriever takes hundreds of sentences in little more time than one.
+        """
+        services = self.engine.services
+        if not services.embed.remembers(writer.sentences([self.question], self.form)):
+            services.embed_ahead(writer.sentences(self.engine.workers.take_fresh(self.form), self.form))
 
     async def _behaviours(self, programs: Sequence[str]) -> list[Behaviour]:
         """Runs programs in random worlds, where their answers are held to the question as real ones are."""

@@ -65,6 +65,11 @@ class Request:
     own: bool = True
     """Whether it is the user's own program, which is run whatever the models know."""
 
+    @property
+    def likely_form(self) -> Form:
+        """Its form, as far as its pictures are known before they are read."""
+        return self.form or ("image" if len(self.images) == 1 else "set")
+
 
 _OPTIONS: dict[str, Any] = {
     "form": Form | None,

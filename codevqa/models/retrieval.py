@@ -235,7 +235,7 @@ class ExampleIndex:
         order = self._orders.get(question)
         if order is None:
             self._open()
-            order = self._learn(question, list(embed(self._retriever, self._seen(question))))
+            order = self._learn(question, list(embed(self._retriever, self.sentences(question))))
         return tuple(int(place) for place in order[:count])
 
     async def prepare(self, question: str, embed: Embed) -> None:
@@ -247,9 +247,10 @@ class ExampleIndex:
         if question not in self._orders:
             if not self._banks:
                 await asyncio.to_thread(self._open)
-            self._learn(question, await embed(self._seen(question)))
+            self._learn(question, await embed(self.sentences(question)))
 
-    def _seen(self, question: str) -> list[str]:
+    def sentences(self, question: str) -> list[str]:
+        """Returns what is embedded of a question."""
         return [view(question) for view in self._views]
 
     def _learn(self, question: str, embeddings: Sequence[Embedding]) -> npt.NDArray[np.intp]:

@@ -257,6 +257,13 @@ class Writer:
         stop = f"\n{heading(form, len(examples) + 2)}"  # the next example's, which no comment of the program's is
         return GenerationRequest(prompt, self.settings.max_tokens, (stop,), max(shared, 0))
 
+    def sentences(self, questions: Iterable[str], form: Form) -> list[str]:
+        """Returns what is embedded to choose the examples of questions."""
+        index = self._index(form)
+        if index is None:
+            return []
+        return [sentence for question in questions for sentence in index.sentences(self._put(question, form))]
+
     async def prepare(self, question: str, form: Form, embed: Embed) -> None:
         """Embeds a question together with others: its examples are chosen at once then.
 

@@ -178,22 +178,19 @@ class Heads:
     turn: Turn
     norms: tuple[torch.Tensor, torch.Tensor, float] | None
     """Weights of the norms of queries and of keys, and what is added to the mean square."""
-    key_heads: int
     kernels: Any
 
-    def turn_and_keep(self, keys: torch.Tensor, values: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:
-        """Puts keys and values into memory, (texts, key heads, places, width); returns queries, (tokens, heads, width).
+    def turn_and_keep(
+        self, keys: torch.Tensor, values: torch.Tensor, slots: torch.Tensor, positions: torch.Tensor
+    ) -> torch.Tensor:
+        """Puts keys and values into memory, (slots, key heads, places, width); returns queries, (tokens, heads, width).
 
-        Each text has one token, whose place in it is its position.
+        Each token's slot is in ``slots``, and its place there in ``positions``, both (tokens,).
         """
-        query: torch.Tensor = self.kernels.turn_and_keep(self.states, self.turn, keys, values, positions, self.norms)
+        query: torch.Tensor = self.kernels.turn_and_keep(
+            self.states, self.turn, keys, values, slots, positions, self.norms
+        )
         return query
-
-    def turned(self) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-        """Returns queries, keys and values, each (tokens, heads, width)."""
-        keys, values = self.states.new_empty((2, len(self.states), self.key_heads, 1, self.turn[0].shape[-1]))
-        query = self.turn_and_keep(keys, values, self.states.new_zeros(len(self.states), dtype=torch.long))
-        return query, keys[:, :, 0], values[:, :, 0]
 
 
 class FusedPass(Pass, Protocol):
@@ -277,8 +274,7 @@ class LlamaNetwork(nn.Module):
             if self._kernels is None:
                 phase.update(self._heads(own, "k", seen, turn), self._heads(own, "v", seen, None), index)
             else:
-                states, key_heads = functional.linear(seen, *layer.qkv), self.config.key_heads
-                heads = Heads(states, turn, layer.head_norms, key_heads, self._kernels)
+                heads = Heads(functional.linear(seen, *layer.qkv), turn, layer.head_norms, self._kernels)
                 query = cast(FusedPass, phase).keep(heads, index)
             if index == last and (places := phase.narrow()) is not None:
                 state, seen, turn = state[places], seen[places], (turn[0][places], turn[1][places])

@@ -1,8 +1,8 @@
 """Decodes many prompts at once in slots: a text that ends makes room for the next one, while the others go on.
 
 Continuous batching as in Orca (Yu et al., OSDI 2022), greedy. A prefix that requests mark is computed once and kept. On
-a GPU the pass that makes a token for each slot is recorded and replayed (:mod:`.slots`), and what it made is read a few
-tokens late, while the next ones are being made: what goes past the end of a text is cut.
+a GPU passes are recorded and replayed (:mod:`.slots`, :mod:`.prefill`), and the tokens they make are read a few steps
+late, while the next ones are being made: what goes past the end of a text is cut.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ from ...cuda_graphs import free_cached_memory
 from ..generate import MarkedPrefixes
 from ..network import LlamaNetwork
 from ..work import LMStats, TokenisedRequest, Work
-from .slots import Past, Prefill, Slots, bytes_a_token, to_device
+from .prefill import Part, fill
+from .slots import Slots, bytes_a_token
 
 _SHARE = 0.6
 """How much of the free memory of a GPU slots may take."""
@@ -38,17 +39,7 @@ class Schedule:
     """Lengths are rounded up to multiples of this: each has a recording of its own."""
 
 
-GPU = Schedule(steps=8, rounds_in_flight=1, prefill_tokens=16384, length_multiple=512)
-
-
-@dataclass(eq=False)
-class _Group:
-    """Requests that begin with the same marked prefix, shortest first."""
-
-    prefix: tuple[int, ...]
-    requests: list[TokenisedRequest] = field(default_factory=list)
-    past: Past | None = None
-    """The prefix's keys and values, once they are there."""
+GPU = Schedule(steps=8, rounds_in_flight=1, prefill_tokens=4096, length_multiple=512)
 
 
 @dataclass(eq=False)
@@ -82,7 +73,7 @@ class SlotDecoder:
 
     Args:
         model: the network.
-        pad: any token; fills up requests that are computed together.
+        pad: any token; fills up passes over prompts.
         max_batch: slots at most; fewer where memory is short.
         prefix_bytes: memory for marked prefixes that are kept between calls.
         stats: counts what is done.
@@ -115,7 +106,7 @@ class SlotDecoder:
         self._kernels = kernels
         if kernels is not None:
             model.fuse(kernels)
-        self.prefixes = MarkedPrefixes(prefix_bytes, _bytes)
+        self.prefixes = MarkedPrefixes(prefix_bytes, lambda past: past.nbytes)
         self.memory: Slots | None = None
         self._wanted = 0
         self._texts: dict[int, _Text] = {}
@@ -149,22 +140,20 @@ class SlotDecoder:
         self._texts.clear()
         fresh: Sequence[TokenisedRequest] = list(work.open.values())
         memory = self._reserve(fresh, self.max_batch if work.joins else len(fresh))
-        queue: deque[_Group] = deque()
-        waiting = 0
+        queue: deque[TokenisedRequest] = deque()
         late = False
         flight: deque[_Round] = deque()
-        while fresh or waiting or self._texts or flight:
-            queue.extend(_groups(fresh))
-            waiting += len(fresh)
+        while fresh or queue or self._texts or flight:
+            queue.extend(fresh)
             # Few at a time would launch as many kernels as many do.
-            while waiting and memory.count - len(self._texts) >= min(waiting, max(1, memory.count // 8)):
-                waiting -= self._admit(memory, queue)
+            if queue and memory.count - len(self._texts) >= min(len(queue), max(1, memory.count // 8)):
+                self._admit(memory, queue)
             if self._texts:
                 flight.append(self._launch(memory))
             while len(flight) > (self.schedule.rounds_in_flight if self._texts else 0):
                 self._collect(flight.popleft(), work)
             # Those for whom slots are too short stay open, and all others with them, until new slots are made.
-            room = 0 if late else memory.count - len(self._texts) - waiting
+            room = 0 if late else memory.count - len(self._texts) - len(queue)
             fresh = work.more(room) if room > 0 else ()
             late = late or any(_length(request) > memory.length for request in fresh)
             fresh = [request for request in fresh if _length(request) <= memory.length]
@@ -188,51 +177,38 @@ class SlotDecoder:
         self.memory = Slots(self._shape, count, need, self.schedule.steps, self._dtype, self.device, self._kernels)
         return self.memory
 
-    def _admit(self, memory: Slots, queue: deque[_Group]) -> int:
-        """Computes the next prompts into free slots; returns how many."""
-        while not queue[0].requests:
-            queue.popleft()
-        group = queue[0]
-        past = self._past(group)
-        head = len(group.prefix)
+    def _admit(self, memory: Slots, queue: deque[TokenisedRequest]) -> None:
+        """Computes the next prompts into free slots."""
         free = [slot for slot in range(memory.count) if slot not in self._texts]
-        width = 0
-        batch: list[TokenisedRequest] = []
-        for request in group.requests[: len(free)]:
-            wide = max(width, len(request.tokens) - 1 - head)
-            if batch and wide * (len(batch) + 1) > self.schedule.prefill_tokens:
-                break
-            width = wide
-            batch.append(request)
+        texts = [_Text(queue.popleft(), slot) for slot in free[: len(queue)]]
+        sharing: dict[tuple[int, ...], list[int]] = {}
+        for text in texts:
+            sharing.setdefault(tuple(text.request.tokens[: text.request.prefix]), []).append(text.slot)
+        for prefix, slots in sharing.items():
+            if prefix:
+                memory.write(slots, self._past(memory, prefix, slots[0]))
         # The last token of each prompt is left to the first step, which also gives its logits.
-        parts = [request.tokens[head:-1] for request in batch]
-        group.requests = group.requests[len(batch) :]
-        self.stats.prefilled_tokens += sum(map(len, parts)) + len(batch)
-        self.stats.reused_tokens += head * len(batch)
-        slots = to_device(free[: len(batch)], self.device)
-        if width:
-            ids = to_device([[*part, *[self.pad] * (width - len(part))] for part in parts], self.device)
-            self.model(Prefill(ids, past, memory, slots))
-        elif past is not None:
-            for layer, pair in enumerate(past):
-                memory.write(layer, slots, pair)
-        starts = [len(request.tokens) - 1 for request in batch]
-        limits = [start + request.max_tokens - 1 for start, request in zip(starts, batch, strict=True)]
-        memory.begin(slots, [request.tokens[-1] for request in batch], starts, limits)
-        self._texts.update((slot, _Text(request, slot)) for slot, request in zip(free, batch, strict=False))
-        return len(batch)
+        parts = [Part(text.slot, text.request.prefix, text.request.tokens[text.request.prefix : -1]) for text in texts]
+        self._fill(memory, parts)
+        self.stats.prefilled_tokens += len(texts)
+        self.stats.reused_tokens += sum(text.request.prefix for text in texts)
+        starts = [text.position for text in texts]
+        limits = [text.position + text.request.max_tokens - 1 for text in texts]
+        memory.begin([text.slot for text in texts], [text.request.tokens[-1] for text in texts], starts, limits)
+        self._texts.update((text.slot, text) for text in texts)
 
-    def _past(self, group: _Group) -> Past | None:
-        """Returns the keys and values of a prefix, computed now unless they are there; None where there is none."""
-        if group.prefix and group.past is None:
-            group.past = self.prefixes.get(group.prefix)
-            if group.past is None:
-                phase = Prefill(to_device([group.prefix], self.device), None)
-                self.model(phase)
-                group.past = phase.past
-                self.stats.prefilled_tokens += len(group.prefix)
-                self.prefixes.keep(group.prefix, group.past)
-        return group.past
+    def _past(self, memory: Slots, prefix: tuple[int, ...], slot: int) -> torch.Tensor:
+        """Returns the keys and values of a prefix, computed now in a free slot unless they are there."""
+        past: torch.Tensor | None = self.prefixes.get(prefix)
+        if past is None:
+            self._fill(memory, [Part(slot, 0, prefix)])
+            past = memory.read(slot, len(prefix))
+            self.prefixes.keep(prefix, past)
+        return past
+
+    def _fill(self, memory: Slots, parts: Sequence[Part]) -> None:
+        fill(self.model, memory, parts, self.schedule.prefill_tokens, self.pad)
+        self.stats.prefilled_tokens += sum(len(part.tokens) for part in parts)
 
     def _launch(self, memory: Slots) -> _Round:
         """Starts a round of steps for all texts."""
@@ -279,24 +255,9 @@ class SlotDecoder:
                 del self._texts[text.slot]
 
 
-def _groups(requests: Sequence[TokenisedRequest]) -> list[_Group]:
-    """Returns requests by their marked prefixes, in their order."""
-    found: dict[tuple[int, ...], _Group] = {}
-    for request in requests:
-        prefix = tuple(request.tokens[: request.prefix])
-        found.setdefault(prefix, _Group(prefix)).requests.append(request)
-    for group in found.values():
-        group.requests.sort(key=lambda request: len(request.tokens))
-    return list(found.values())
-
-
 def _length(request: TokenisedRequest) -> int:
     return len(request.tokens) + request.max_tokens
 
 
 def _round_up(number: int, multiple: int) -> int:
     return -(-number // multiple) * multiple
-
-
-def _bytes(past: Past) -> int:
-    return sum(key.nbytes + value.nbytes for key, value in past)

@@ -17,6 +17,8 @@ from ...gpu_compiler import HERE, compiled, power, tl
 _CHUNK = 256
 """Places of a text that one program of attention reads."""
 _BLOCK = 64
+TILE = 64
+"""Tokens of a text that one program of attention reads for."""
 
 
 def usable(tensor: torch.Tensor, width: int) -> bool:
@@ -58,6 +60,31 @@ def attend(
     return out
 
 
+def attend_tiles(
+    query: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, tiles: torch.Tensor, scale: float
+) -> torch.Tensor:
+    """Attends from many tokens of many texts, each to all places of its text up to its own (flash attention).
+
+    Args:
+        query: of texts side by side, (tokens, heads, width), contiguous.
+        keys: of all slots, (slots, key heads, places, width), contiguous; they hold those of the tokens already.
+        values: shaped as the keys.
+        tiles: up to :data:`TILE` tokens of one text each: the first one's row, how many there are, their slot, and the
+            first one's place in it, (tiles, 4). A tile of no tokens is passed over.
+        scale: of the scores.
+
+    Returns:
+        What attention brings, (tokens, heads * width); zeros for tokens of no tile.
+    """
+    tokens, heads, width = query.shape
+    out = torch.zeros((tokens, heads * width), dtype=query.dtype, device=query.device)
+    _tile_kernel[(len(tiles), heads)](
+        query, keys, values, tiles, out, scale, heads, heads // keys.shape[1], width, keys.shape[2], TILE, _BLOCK,
+        num_warps=4,
+    )  # fmt: skip
+    return out
+
+
 def norm(states: torch.Tensor, weight: torch.Tensor, eps: float) -> torch.Tensor:
     """Root mean square norm of rows, (..., width), in single precision, rounded before it is weighted."""
     states = states.contiguous()
@@ -80,6 +107,7 @@ def turn_and_keep(
     turn: tuple[torch.Tensor, torch.Tensor],
     keys: torch.Tensor,
     values: torch.Tensor,
+    slots: torch.Tensor,
     positions: torch.Tensor,
     norms: tuple[torch.Tensor, torch.Tensor, float] | None,
 ) -> torch.Tensor:
@@ -88,9 +116,10 @@ def turn_and_keep(
     Args:
         projected: queries, keys and values of a token each, (tokens, (heads + 2 * key heads) * width), contiguous.
         turn: cosine and signed sine of each position's angles, (tokens, 1, width).
-        keys: of at least so many texts, (slots, key heads, places, width), contiguous.
+        keys: of all slots, (slots, key heads, places, width), contiguous.
         values: shaped as the keys.
-        positions: the place of each token, (tokens,); one beyond the last is the last.
+        slots: the slot of each token, (tokens,).
+        positions: the place of each token in its slot, (tokens,); one beyond the last is the last.
         norms: weights of the norms of each head of queries and of keys, and what is added; None where there are none.
 
     Returns:
@@ -101,7 +130,7 @@ def turn_and_keep(
     query = torch.empty((tokens, heads, width), dtype=projected.dtype, device=projected.device)
     of_query, of_key, eps = norms or (projected, projected, 0.0)
     _turn_kernel[(tokens, heads + 2 * key_heads)](
-        projected, *turn, query, keys, values, positions, of_query, of_key, eps,
+        projected, *turn, query, keys, values, slots, positions, of_query, of_key, eps,
         heads, key_heads, width, keys.shape[2], norms is not None, num_warps=1,
     )  # fmt: skip
     return query
@@ -174,6 +203,54 @@ def _join_kernel(
 
 
 @compiled()
+def _tile_kernel(
+    query,
+    keys,
+    values,
+    tiles,
+    out,
+    scale,
+    HEADS: tl.constexpr,
+    GROUP: tl.constexpr,
+    WIDTH: tl.constexpr,
+    PLACES: tl.constexpr,
+    TILE: tl.constexpr,
+    BLOCK: tl.constexpr,
+):
+    tile, head = tl.program_id(0), tl.program_id(1)
+    count = tl.load(tiles + tile * 4 + 1).to(tl.int32)
+    if count > 0:
+        first = tl.load(tiles + tile * 4)
+        slot = tl.load(tiles + tile * 4 + 2)
+        place = tl.load(tiles + tile * 4 + 3).to(tl.int32)
+        rows, depths = tl.arange(0, TILE), tl.arange(0, WIDTH)
+        mine = rows < count
+        at = ((first + rows) * HEADS + head) * WIDTH
+        asked = tl.load(query + at[:, None] + depths[None, :], mask=mine[:, None], other=0.0)
+        base = (slot * (HEADS // GROUP) + head // GROUP) * PLACES * WIDTH
+        most = tl.full((TILE,), float("-inf"), tl.float32)
+        total = tl.zeros((TILE,), tl.float32)
+        sums = tl.zeros((TILE, WIDTH), tl.float32)
+        last = place + count
+        for begin in range(0, last, BLOCK):
+            places = begin + tl.arange(0, BLOCK)
+            there = places < last
+            spot = base + places[:, None] * WIDTH + depths[None, :]
+            key = tl.load(keys + spot, mask=there[:, None], other=0.0)
+            scores = tl.dot(asked, tl.trans(key)) * scale
+            scores = tl.where(places[None, :] <= place + rows[:, None], scores, float("-inf"))
+            higher = tl.maximum(most, tl.max(scores, 1))
+            shares = tl.exp(scores - higher[:, None])
+            fading = tl.exp(most - higher)
+            value = tl.load(values + spot, mask=there[:, None], other=0.0)
+            sums = sums * fading[:, None] + tl.dot(shares.to(value.dtype), value)
+            total = total * fading + tl.sum(shares, 1)
+            most = higher
+        read = sums / total[:, None]
+        tl.store(out + at[:, None] + depths[None, :], read.to(out.dtype.element_ty), mask=mine[:, None])
+
+
+@compiled()
 def _norm_kernel(states, weight, out, eps, WIDTH: tl.constexpr, ROOM: tl.constexpr):
     at = tl.program_id(0).to(tl.int64) * WIDTH
     places = tl.arange(0, ROOM)
@@ -204,6 +281,7 @@ def _turn_kernel(
     query,
     keys,
     values,
+    slots,
     positions,
     of_query,
     of_key,
@@ -220,6 +298,7 @@ def _turn_kernel(
     row = projected + (token * (HEADS + 2 * KEY_HEADS) + head) * WIDTH
     kind = query.dtype.element_ty
     here = tl.load(row + depths).to(tl.float32)
+    slot = tl.load(slots + token).to(tl.int64)
     place = tl.minimum(tl.load(positions + token), PLACES - 1)
     if head < HEADS + KEY_HEADS:
         other = tl.load(row + across).to(tl.float32)
@@ -237,7 +316,7 @@ def _turn_kernel(
         if head < HEADS:
             tl.store(query + (token * HEADS + head) * WIDTH + depths, turned)
         else:
-            tl.store(keys + ((token * KEY_HEADS + head - HEADS) * PLACES + place) * WIDTH + depths, turned)
+            tl.store(keys + ((slot * KEY_HEADS + head - HEADS) * PLACES + place) * WIDTH + depths, turned)
     else:
-        spot = (token * KEY_HEADS + head - HEADS - KEY_HEADS) * PLACES + place
+        spot = (slot * KEY_HEADS + head - HEADS - KEY_HEADS) * PLACES + place
         tl.store(values + spot * WIDTH + depths, here.to(kind))

@@ -1,4 +1,4 @@
-"""Keys and values of many texts in fixed memory, one slot a text, and the passes that fill and read it.
+"""Keys and values of many texts in fixed memory, one slot a text, and the pass that makes a token for each.
 
 The shapes of the pass that makes one token for each text stay the same from token to token. So on a GPU it is recorded
 once as a CUDA graph and replayed: at these sizes launching the kernels one by one costs far more than running them.
@@ -10,7 +10,7 @@ import functools
 import logging
 import math
 from collections.abc import Callable, Sequence
-from typing import Any, TypeAlias
+from typing import Any
 
 import torch
 from torch.nn import functional
@@ -20,87 +20,6 @@ from ...library_errors import first_line
 from ..network import Heads, LlamaNetwork
 
 _log = logging.getLogger(__name__)
-
-Pair: TypeAlias = "tuple[torch.Tensor, torch.Tensor]"
-"""Keys and values of one layer."""
-Past: TypeAlias = "list[Pair]"
-"""Keys and values of each layer, shape (1, heads, tokens, width)."""
-
-
-class Prefill:
-    """The pass over parts of prompts that all follow the same prefix; rows are padded on the right.
-
-    Attention is causal, so what pads a row changes nothing before it, and no mask is needed. The keys and values of
-    prefix and part go to ``slots`` of ``memory``, or stay in :attr:`past`. No logits are asked for.
-
-    Args:
-        ids: tokens of the parts, (rows, tokens).
-        prefix: keys and values of what stands before them; None where nothing does.
-        memory: where keys and values go; None keeps them.
-        slots: the slot of each row, (rows,).
-    """
-
-    def __init__(
-        self,
-        ids: torch.Tensor,
-        prefix: Past | None,
-        memory: Slots | None = None,
-        slots: torch.Tensor | None = None,
-    ) -> None:
-        self.prefix, self.memory, self.slots = prefix, memory, slots
-        self.past: Past = []
-        self._shape = ids.shape
-        head = prefix[0][0].shape[2] if prefix is not None else 0
-        self.ids = ids.flatten()
-        self.positions = torch.arange(head, head + ids.shape[1], device=ids.device).repeat(len(ids))
-        self._pair: Pair = (self.ids, self.ids)
-
-    def keep(self, heads: Heads, layer: int) -> torch.Tensor:
-        """Turns queries and keys, and keeps keys and values as :meth:`update` does."""
-        query, key, value = heads.turned()
-        self.update(key, value, layer)
-        return query
-
-    def update(self, key: torch.Tensor, value: torch.Tensor, layer: int) -> None:
-        """Keeps the keys and values of prefix and part together."""
-        key, value = self._rows(key), self._rows(value)
-        if self.prefix is not None:
-            before_key, before_value = self.prefix[layer]
-            key = torch.cat([before_key.expand(len(key), -1, -1, -1), key], 2)
-            value = torch.cat([before_value.expand(len(value), -1, -1, -1), value], 2)
-        self._pair = (key, value)
-        if self.memory is not None and self.slots is not None:
-            self.memory.write(layer, self.slots, self._pair)
-        else:
-            self.past.append(self._pair)
-
-    def narrow(self) -> torch.Tensor:
-        """Asks for no logits."""
-        return self.ids[:0]
-
-    def attend(self, query: torch.Tensor, scale: float) -> torch.Tensor:
-        """Causal attention of the last positions."""
-        asked, (key, value) = self._rows(query), self._pair
-        grouped = asked.shape[1] != key.shape[1]
-        if grouped and not (asked.is_cuda and asked.dtype in (torch.float16, torch.bfloat16)):
-            # Only flash attention reads one head for many without a copy of it.
-            key, value = (part.repeat_interleave(asked.shape[1] // key.shape[1], 1) for part in (key, value))
-            grouped = False
-        whole = asked.shape[2] == key.shape[2]
-        read = functional.scaled_dot_product_attention(
-            asked,
-            key,
-            value,
-            attn_mask=None if whole else _lower_right()(asked.shape[2], key.shape[2]),
-            is_causal=whole,
-            scale=scale,
-            enable_gqa=grouped,
-        )
-        return read.transpose(1, 2).reshape(len(query), -1)
-
-    def _rows(self, states: torch.Tensor) -> torch.Tensor:
-        """From (tokens, heads, width) to (rows, heads, tokens a row, width)."""
-        return states.view(*self._shape, *states.shape[1:]).transpose(1, 2)
 
 
 class Step:
@@ -137,7 +56,8 @@ class Step:
     def keep(self, heads: Heads, layer: int) -> torch.Tensor:
         """Turns one query and key of each slot, and puts key and value into their places."""
         self._layer = layer
-        return heads.turn_and_keep(*self.memory.pairs[layer], self.positions)
+        memory = self.memory
+        return heads.turn_and_keep(*memory.pairs[layer], memory.rows[: self.count], self.positions)
 
     def update(self, key: torch.Tensor, value: torch.Tensor, layer: int) -> None:
         """Puts one key and value of each slot into its place."""
@@ -189,72 +109,93 @@ class Slots:
         self.count, self.length, self.dtype, self.device = count, length, dtype, device
         layers, heads, width = shape
         # Zeros, not whatever was there: a place that is masked must still be a number.
-        each = [torch.zeros(count, heads, length, width, dtype=dtype, device=device) for _ in range(2 * layers)]
-        self.pairs: Past = list(zip(each[::2], each[1::2], strict=True))
+        self._past = torch.zeros(2 * layers, count, heads, length, width, dtype=dtype, device=device)
+        self.pairs = list(zip(self._past[::2], self._past[1::2], strict=True))
+        """Keys and values of each layer, each (slots, heads, places, width)."""
+        self.rows = torch.arange(count, device=device)
         self.tokens = torch.zeros(count, dtype=torch.long, device=device)
         self.positions = torch.zeros(count, dtype=torch.long, device=device)
         self.limits = torch.zeros(count, dtype=torch.long, device=device)
         """The last position each slot moves on to."""
         self.made = torch.zeros(ahead, count, dtype=torch.long, device=device)
         self.tick = torch.zeros(1, dtype=torch.long, device=device)
-        self._replays: dict[tuple[int, int], Callable[[], None]] = {}
-        # Steps leave all they make in slots: their recordings can share what memory they need in between.
+        self._replays: dict[tuple[int, ...], Callable[[], None]] = {}
+        self._plans: dict[tuple[int, int], tuple[torch.Tensor, torch.Tensor]] = {}
+        # Passes leave all they make in slots: their recordings can share what memory they need in between.
         self._record = Recorder(device, share_memory=True)
         self.recordable = enabled(device)
         avoid_cudnn_attention(device)
 
-    def write(self, layer: int, slots: torch.Tensor, pair: Pair) -> None:
-        """Puts the keys and values of texts, from their start, into slots."""
-        for kept, new in zip(self.pairs[layer], pair, strict=True):
-            kept[:, :, : new.shape[2]].index_copy_(0, slots, new.expand(len(slots), -1, -1, -1))
+    def read(self, slot: int, length: int) -> torch.Tensor:
+        """Returns a copy of the first keys and values in a slot, (2 * layers, heads, length, width)."""
+        return self._past[:, slot, :, :length].clone()
+
+    def write(self, slots: Sequence[int], past: torch.Tensor) -> None:
+        """Puts keys and values, as :meth:`read` returns them, into slots."""
+        copies = past[:, None].expand(-1, len(slots), -1, -1, -1)
+        self._past[:, :, :, : past.shape[2]].index_copy_(1, to_device(slots, self.device), copies)
+
+    def plan(self, tokens: int, tiles: int) -> tuple[torch.Tensor, torch.Tensor]:
+        """Returns the memory in which a recorded pass over so many tokens is told them and their tiles."""
+        if (tokens, tiles) not in self._plans:
+            kinds: dict[str, Any] = {"dtype": torch.long, "device": self.device}
+            self._plans[tokens, tiles] = torch.zeros(3, tokens, **kinds), torch.zeros(tiles, 4, **kinds)
+        return self._plans[tokens, tiles]
 
     def begin(
-        self, slots: torch.Tensor, tokens: Sequence[int], positions: Sequence[int], limits: Sequence[int]
+        self, slots: Sequence[int], tokens: Sequence[int], positions: Sequence[int], limits: Sequence[int]
     ) -> None:
         """Says which token each slot goes on with, where it stands, and up to which position it may move."""
-        for kept, new in ((self.tokens, tokens), (self.positions, positions), (self.limits, limits)):
-            kept.index_copy_(0, slots, to_device(new, self.device))
+        rows, *state = to_device([slots, tokens, positions, limits], self.device)
+        for kept, new in zip((self.tokens, self.positions, self.limits), state, strict=True):
+            kept.index_copy_(0, rows, new)
 
     def advance(self, model: LlamaNetwork, steps: int, count: int, length: int) -> torch.Tensor:
         """Makes ``steps`` tokens for each of the first ``count`` slots; shape (steps, count), on the device."""
         self.tick.zero_()
-        replay = self._replay(model, count, length) if self.recordable else None
+        step = self.recorded(
+            (count, length),
+            lambda: functools.partial(Step(self, count, length).run, model),
+            (self.tokens, self.positions, self.tick),
+        )
         for _ in range(steps):
-            if replay is not None:
-                replay()
-            else:
-                Step(self, count, length).run(model)
+            step()
         return self.made[:steps, :count]
 
-    def _replay(self, model: LlamaNetwork, count: int, length: int) -> Callable[[], None] | None:
-        """Returns what replays a step, recorded now unless it has been; None where it cannot be."""
-        if (count, length) not in self._replays:
-            step = Step(self, count, length)
-            state = (self.tokens, self.positions, self.tick)
-            before = [part.clone() for part in state]
+    def recorded(
+        self, key: tuple[int, ...], prepare: Callable[[], Callable[[], None]], state: Sequence[torch.Tensor] = ()
+    ) -> Callable[[], None]:
+        """Returns a pass of fixed shapes: on a GPU what replays it, recorded when it is asked for the first time.
 
-            def undo() -> None:
-                for part, old in zip(state, before, strict=True):
-                    part.copy_(old)
+        Args:
+            key: names the pass.
+            prepare: returns what runs it; that reads and writes fixed memory only.
+            state: what the pass changes so that another run would do another thing.
 
-            try:
-                self._replays[count, length], _ = self._record(lambda: step.run(model), undo)
-            except torch.OutOfMemoryError:
-                raise
-            except RuntimeError as error:
-                self.recordable = False
-                _log.warning("Decoding steps are not recorded as CUDA graphs: %s.", first_line(error))
-                self._replays.clear()
-                return None
-        return self._replays[count, length]
+        Raises:
+            torch.OutOfMemoryError: the recording does not fit.
+        """
+        if key in self._replays:
+            return self._replays[key]
+        run = prepare()
+        if not self.recordable:
+            return run
+        before = [part.clone() for part in state]
 
+        def undo() -> None:
+            for part, old in zip(state, before, strict=True):
+                part.copy_(old)
 
-@functools.cache
-def _lower_right() -> Callable[[int, int], torch.Tensor]:
-    """Returns what makes the bias of causal attention of the last positions. Its module brings the compiler."""
-    from torch.nn.attention.bias import causal_lower_right
-
-    return causal_lower_right
+        try:
+            self._replays[key], _ = self._record(run, undo)
+        except torch.OutOfMemoryError:
+            raise
+        except RuntimeError as error:
+            self.recordable = False
+            _log.warning("Passes of language models are not recorded as CUDA graphs: %s.", first_line(error))
+            self._replays.clear()
+            return run
+        return self._replays[key]
 
 
 def bytes_a_token(shape: tuple[int, int, int], dtype: torch.dtype) -> int:
