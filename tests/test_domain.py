@@ -10,13 +10,15 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from cli_kit import GARDEN, ROOT, SHELF, CommandLine
 from engine_kit import engine
-from PIL import Image
+from PIL import Image, ImageDraw, ImageFont
 from test_miniworld import draw_questions
 
 from codevqa import CodeVQA, Models, Settings
+from codevqa.core.images import load_pictures
 from codevqa.core.trace import ImageRef
 from codevqa.engine.confidence import DONT_KNOW
 from codevqa.engine.question_check import declined
@@ -110,6 +112,57 @@ def test_unknown_words_are_named(domain: Domain) -> None:
         "it'll be 12 stars, please": [],
     }
     assert {question: kinds(domain, question) for question in found} == found
+
+
+def test_everyday_words_are_not_taken_for_known_ones_spelt_wrongly(domain: Domain) -> None:
+    everyday = ("weather", "range", "flows", "charts", "event", "strings", "rackets", "heaven")
+    found = {word: kinds(domain, f"Is there a {word}?") for word in everyday}
+    assert found == {word: [("words", (word,))] for word in everyday}
+    assert kinds(domain, "how many trianlges and pictued umbrela")[0][0] == "spelling"
+
+
+def other_drawings() -> list[Image.Image]:
+    """A chart, a letter, a scan and a page of text."""
+    font = ImageFont.load_default(18)
+    made = [Image.new("RGB", (320, 240), color) for color in ("white", "white", "black", "white")]
+    chart, letter, scan, page = map(ImageDraw.Draw, made)
+    for place, height in enumerate((120, 60, 170, 90, 140)):
+        chart.rectangle((50 + 50 * place, 210 - height, 85 + 50 * place, 210), "#1f77b4")
+        chart.text((55 + 50 * place, 214), str(2020 + place), "black", ImageFont.load_default(11))
+    chart.line((40, 20, 40, 210, 310, 210), "black")
+    letter.text((160, 120), "R", "black", ImageFont.load_default(200), anchor="mm")
+    for size, grey in ((110, "#c8c8c8"), (95, "#404040"), (40, "#707070"), (15, "#ffffff")):
+        scan.ellipse((160 - size, 120 - 0.9 * size, 160 + size, 120 + 0.9 * size), grey)
+    for line in range(9):
+        page.text((20, 15 + 24 * line), "Some words on a sheet of paper", "black", font)
+    return made
+
+
+def test_drawings_of_another_kind_are_declined_and_those_of_the_world_are_not(mini: CodeVQA) -> None:
+    others = other_drawings()
+    assert [mini.ask(picture, "Is there a house?").declined for picture in others] == [True] * len(others)
+    rng = random.Random(45)
+    mine = [draw(sample_scene(rng, max_things=8, split="test")) for _ in range(40)]
+    questions: list[Any] = [(picture, "Is there a house?") for picture in [*mine, GARDEN, *SHELF]]
+    answers = mini.ask_many(questions, method="pnpvqa")
+    assert not [answer for answer in answers if answer.declined]
+    assert mini.ask([others[0], *SHELF], "How many pictures contain a purple cup?").text == "2", "it is left out"
+
+
+def test_what_a_matcher_sees_is_judged_by_the_regression_for_it_alone(mini: CodeVQA) -> None:
+    matcher: Any = mini.models.matcher
+    pictures = load_pictures([GARDEN, *SHELF])
+    together, (alone,) = matcher.summaries(pictures), matcher.summaries(pictures[:1])
+    assert together[0].shape == (3 * 192,) and np.allclose(together[0], alone, atol=1e-5)
+    configuration = configure("mini", [Layer("test", {"matcher": "blip:Salesforce/blip-itm-base-coco"})])
+    other = domain_of(configuration)
+    assert other is not None and other.seen is None
+
+
+def test_what_the_models_know_is_a_picture_too(domain: Domain) -> None:
+    assert domain.picture is not None
+    with Image.open(domain.picture) as picture:
+        assert picture.format == "PNG"
 
 
 @pytest.fixture

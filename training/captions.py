@@ -99,6 +99,9 @@ def telling(scene: Scene, rng: random.Random, program: str) -> list[str] | None:
     elif len(things) == 2:
         first, second = things
         told += [_related(first, second, relation) for relation in RELATIONS if related(first, relation, second)]
+    for relation, name in re.findall(rf"What is ({'|'.join(RELATIONS)}) the ([\w ]+)\?", program):
+        for second in parse_phrase(name).find(scene):
+            told += [_related(first, second, relation) for first in scene.things if related(first, relation, second)]
     rng.shuffle(told)
     return told
 

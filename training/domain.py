@@ -1,11 +1,13 @@
 """What the mini models know, as the package tells it: ``codevqa/mini/weights/domain``.
 
-    python -m training.domain --photographs FOLDER --out codevqa/mini/weights/domain
+    python -m training.domain --photographs FOLDER --everyday WORDS --out codevqa/mini/weights/domain
+    python -m training.domain --everyday WORDS --out codevqa/mini/weights/domain           # words alone
 
 Pictures: a logistic regression on the statistics of drawn pictures and of photographs (any; those of the shipped file
 are named in README.md), both cropped, scaled and compressed as pictures are that people send around. Words: the vision
-models' vocabulary, what the grammar of questions says, and some that change no question. ``tests/test_domain.py``
-measures it on photographs that were not trained with.
+models' vocabulary, what the grammar of questions says, and some that change no question. Everyday words, from any list
+with one a line, are not taken for known ones spelt wrongly. ``tests/test_domain.py`` measures it on photographs that
+were not trained with.
 """
 
 from __future__ import annotations
@@ -17,18 +19,24 @@ import random
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
-from PIL import Image, ImageDraw
+import snowballstemmer  # type: ignore[import-untyped, unused-ignore]
+from PIL import Image, ImageDraw, ImageFont
 from sklearn.linear_model import LogisticRegression  # type: ignore[import-untyped, unused-ignore]
 
+from codevqa import CodeVQA
+from codevqa.core.images import load_picture
 from codevqa.eval.datasets.nlvr import BOXES
+from codevqa.miniworld.draw import mask
 from codevqa.miniworld.questions import NoQuestionError, sample_question, sample_set
-from codevqa.miniworld.world import COLORS, KINDS, SIZES, draw, sample_scene
-from codevqa.models.domain import FILE, SHORT, features, words_in
+from codevqa.miniworld.world import COLORS, KINDS, RGB, SIZES, draw, plural, sample_scene
+from codevqa.models.domain import FILE, PICTURE, SHORT, SPELT, Domain, features, words_in
 
+from .drawings import OTHER_KINDS
+from .language_words import COMPOUNDS, NOUNS
 from .vision_words import words
 
 Features: TypeAlias = npt.NDArray[np.float64]
@@ -48,20 +56,10 @@ again almost also currently ever maybe nearly now perhaps please quite really sa
 """
 """Words that mean little to a question."""
 UNMET = """
-behind brown colour coloured colours gray grey inside outside pink
+behind brown colour coloured colours gray grey inside made make makes outside pink she when who whose why
 """
 """Words that the vision models have tokens for, and that no picture or question showed them. Some are known in another
 spelling."""
-OTHERS = """
-battle beach beaches belly bladder booth borders boxers brother brothers bullock cards carts chains closet closets
-clowns country county crows developers digger drain fellow flies flight flights flour foundry fountains grapes grapple
-hairs hedges hinges horizon horses lanes leader leaders ledge locks lounge lover lumber maker markets mother mothers
-mountains owner owners palace palaces panels panther party peach pears planet planets planks plans plants plates
-players pocket pockets powers racket rocks scars seats shadows sharks shore shores shoulder shower showers singer
-sockets sparrow spiders stairs streets swing sword teller theatre thunder torches towels wallets weights wheat whistle
-witch
-"""
-"""Everyday words that look like known ones spelt wrongly."""
 _SCALING = (Image.Resampling.BILINEAR, Image.Resampling.BICUBIC, Image.Resampling.LANCZOS)
 
 
@@ -145,30 +143,96 @@ def vocabulary() -> list[str]:
     return sorted(word for word in found if len(word) >= SHORT)
 
 
-def main() -> None:
-    """Fits, and writes the file."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--photographs", type=Path, required=True)
-    parser.add_argument("--out", type=Path, required=True)
-    given = parser.parse_args()
+def seen_regression() -> list[float]:
+    """Fits weights and a bias for the matcher's summaries: positive for drawings of another kind."""
+    rng = random.Random(1)
+    empty = [Image.new("RGB", (64, 64), tuple(rng.randint(0, 255) for _ in range(3))) for _ in range(DRAWN // 40)]
+    mine = [*(worn(rng, drawn(rng)) for _ in range(DRAWN)), *(drawn(rng) for _ in range(DRAWN // 4)), *empty]
+    others = [worn(rng, draw_other(rng)) for draw_other in OTHER_KINDS.values() for _ in range(DRAWN // 5)]
+    with CodeVQA.from_preset("mini") as vqa:
+        matcher: Any = vqa.models.matcher
+        images = [*others, *mine]
+        rows = np.array(
+            [row for start in range(0, len(images), 64) for row in _summaries(matcher, images[start : start + 64])]
+        )
+    mean, scale = rows[len(others) :].mean(axis=0), rows[len(others) :].std(axis=0) + 1e-3
+    truth = np.arange(len(rows)) < len(others)
+    model = LogisticRegression(max_iter=3000, class_weight="balanced", C=0.03).fit((rows - mean) / scale, truth)
+    weights: Features = model.coef_[0] / scale
+    bias = -float(np.quantile(rows[len(others) :] @ weights, 1 - REFUSED / 10))
+    return [float(f"{weight:.5g}") for weight in (*weights, bias)]
+
+
+def _summaries(matcher: Any, images: Sequence[Image.Image]) -> Sequence[Features]:
+    found: Sequence[Features] = matcher.summaries([load_picture(image) for image in images])
+    return found
+
+
+def picture() -> Image.Image:
+    """Draws each kind of thing and each colour with its name."""
+    columns, tile, side, font = 9, 76, 44, ImageFont.load_default(11)
+    named = [*((kind, kind, COLORS[place % len(COLORS)]) for place, kind in enumerate(KINDS))]
+    named += [(color, "square", color) for color in COLORS]
+    image = Image.new("RGB", (columns * tile, -(-len(named) // columns) * tile), (204, 204, 204))
+    brush = ImageDraw.Draw(image)
+    for place, (name, kind, color) in enumerate(named):
+        left, top = place % columns * tile, place // columns * tile
+        image.paste(RGB[color], (left + (tile - side) // 2, top + 8), mask(kind, side))
+        brush.text((left + tile // 2, top + side + 12), name, (0, 0, 0), font, anchor="ma")
+    return image.quantize(64)
+
+
+def others(everyday: Sequence[str], known: Sequence[str]) -> list[str]:
+    """Returns everyday words that look like known ones spelt wrongly, and are no other form of those."""
+    stem = snowballstemmer.stemmer("english").stemWord
+    domain = Domain("", np.zeros(0), 0.0, frozenset(known), frozenset())
+    found = {word for word in (*everyday, *NOUNS, *" ".join(COMPOUNDS).split()) if word.isalpha() and word.islower()}
+    candidates = {word for word in found | set(map(plural, found)) if word.isascii()}
+    return sorted(
+        word
+        for word in candidates - set(known) - set(UNMET.split())
+        if len(word) >= SPELT and (near := domain.near(word)) and stem(near) != stem(word)
+    )
+
+
+def regression(photographs: Path) -> tuple[list[float], float]:
+    """Fits the regression; returns its weights and its bias."""
     rng = random.Random(0)
 
     def many(count: int, make: Callable[[random.Random], Image.Image]) -> Features:
         return np.array([features(worn(rng, make(rng))) for _ in range(count)])
 
-    photographs = [crops(rng, path) for path in sorted(given.photographs.iterdir())]
+    found = [crops(rng, path) for path in sorted(photographs.iterdir())]
     drawings = np.concatenate([many(DRAWN, drawn), many(DRAWN // 4, flat)])
-    weights, bias = fitted(photographs, drawings)
+    weights, bias = fitted(found, drawings)
+    return [round(float(weight), 4) for weight in weights], round(bias, 4)
+
+
+def main() -> None:
+    """Fits, and writes the file."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--photographs", type=Path, help="without it, the regression stays that of the file")
+    parser.add_argument("--everyday", type=Path, required=True, help="a file of English words, one a line")
+    parser.add_argument("--out", type=Path, required=True)
+    given = parser.parse_args()
+    if given.photographs:
+        weights, bias = regression(given.photographs)
+    else:
+        before = json.loads((given.out / FILE).read_text(encoding="utf-8"))
+        weights, bias = before["weights"], before["bias"]
     given.out.mkdir(parents=True, exist_ok=True)
+    known = vocabulary()
     data = {
         "about": ABOUT,
         "knows": {"things": sorted(KINDS), "colors": list(COLORS), "sizes": list(SIZES)},
         "try": list(TRY),
-        "weights": [round(float(weight), 4) for weight in weights],
-        "bias": round(bias, 4),
-        "words": vocabulary(),
-        "others": sorted(set(OTHERS.split())),
+        "seen": seen_regression(),
+        "weights": weights,
+        "bias": bias,
+        "words": known,
+        "others": others(given.everyday.read_text(encoding="utf-8").split(), known),
     }
+    picture().save(given.out / PICTURE, optimize=True)
     (given.out / FILE).write_text(json.dumps(data) + "\n", encoding="utf-8")
 
 

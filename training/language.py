@@ -28,7 +28,7 @@ from .language_data import Piece, Pool, Question, ReadingPool, load_questions, s
 
 ANSWER_WEIGHT = 10.0
 """Loss weight of a token of an answer; one of a program counts 1. A text has few of the former."""
-PROGRAMS = 0.22
+PROGRAMS = 0.35
 """Share of the texts that are programs."""
 ROWS, LENGTH, WORKERS = 64, 1024, 14
 """Of a batch rows and their tokens; processes that draw."""

@@ -152,12 +152,15 @@ _SYNONYMS = {
 }  # fmt: skip
 _OPENINGS = (
     "in this picture, ", "tell me, ", "please tell me: ", "i would like to know: ", "looking at the picture, ",
-    "quick question: ", "so, ", "can you tell me: ", "please answer: ", "hey, ",
+    "quick question: ", "so, ", "can you tell me: ", "please answer: ", "hey, ", "please, ", "hello, ", "ok, ",
+    "could you tell me: ", "i have a question. ", "look at this. ", "look here. ", "here is what i want to know. ",
 )  # fmt: skip
 
 
 def reword(rng: random.Random, item: Item) -> Item:
     """Says a question a little differently; its program stays."""
+    if rng.random() < 0.4:
+        item = _unnamed(item)
     question = item.question
     for word, others in _SYNONYMS.items():
         # Words that the program repeats must stay.
@@ -165,10 +168,32 @@ def reword(rng: random.Random, item: Item) -> Item:
             question = re.sub(rf"\b{word}\b", rng.choice(others), question, flags=re.IGNORECASE)
     if rng.random() < 0.25:
         question = rng.choice(_OPENINGS) + question[:1].lower() + question[1:]
-    if rng.random() < 0.15:
-        question = question.rstrip("?.") + rng.choice(("", "", "??", "!", ", please?"))
+    if rng.random() < 0.25:
+        question = question.rstrip("?.") + rng.choice(("", "", "", "??", "!", ", please?", ", or not?"))
     question = articles(question)
     return replace(item, question=question[:1].upper() + question[1:])
+
+
+_SOME = re.compile(r"\b([Aa])n? (\w+) (thing|object|item|shape)\b")
+_ANY = re.compile(r"\b(?:are there (?:any )?)(\w+) (thing|object|item|shape)s\b", re.IGNORECASE)
+
+
+def _unnamed(item: Item) -> Item:
+    """Says "something red" for a red thing of any kind; its program calls it an object."""
+    one, several = _SOME.search(item.question), _ANY.search(item.question)
+    if one and one[2] != "same":
+        text, name = f"{'S' if one[1] == 'A' else 's'}omething {one[2]}", (one[2], one[3])
+        question = item.question.replace(one[0], text, 1)
+    elif several:
+        name = (several[1], several[2])
+        question = item.question.replace(several[0], f"is there anything {several[1]}", 1)
+    else:
+        return item
+    if any(word in question for word in (name[1], f"{name[1]}s")):  # named again
+        return item
+    program = re.sub(rf"\b{name[1]}(?=s?\b)", "object", item.program)
+    program = re.sub(r"\ban? (?=object\b)", "an ", program)
+    return replace(item, question=question[:1].upper() + question[1:], program=program)
 
 
 _SPELLED = tuple(

@@ -13,6 +13,7 @@ from functools import partial
 from typing import Any, TypeVar, cast
 
 from ..core.errors import CodeVQAError, SetupError
+from ..core.images import Picture
 from ..models.base import (
     Box,
     Captioner,
@@ -118,6 +119,16 @@ class ModelServices:
             needs="a matcher that tells whether a text describes a picture",
         )
         """The logit of :attr:`match` alone, without the map: cheaper, where the matcher can tell it so."""
+        self.summarises = hasattr(matcher, "summaries")
+        """Whether :attr:`summary` has a model."""
+        self.summary: CallCache[Picture, Embedding] = self._merging(
+            "summary",
+            matcher if self.summarises else None,
+            lambda pictures: cast(Any, matcher).summaries(pictures),
+            lambda picture: (picture.key,),
+            lambda picture, summary: summary.nbytes,
+            needs="a matcher that tells what it makes of a picture",
+        )
         self.compares = matcher is not None
         """Whether :attr:`similarity` has a model."""
         self.similarity: CallCache[SimilarityRequest, float] = self._merging(

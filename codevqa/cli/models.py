@@ -105,6 +105,8 @@ def models(
         for kind, words in row.get("knows", {}).items():
             text = fill(f"{len(words)}: {', '.join(words)}", 110, subsequent_indent=" " * 18)
             print(f"  {kind:<15} {text}")
+        if row.get("picture"):
+            print(f"  {'in a picture':<15} {row['picture']}")
         if row.get("try"):
             print(f"  {'try':<15} {' or '.join(row['try'])}")
     for role in (*plugins.ROLES, "dataset", "primitive"):
@@ -113,7 +115,10 @@ def models(
 
 
 def _known(domain: Domain | None) -> dict[str, Any]:
-    return {"knows": dict(domain.knows), "try": list(domain.questions)} if domain is not None else {}
+    if domain is None:
+        return {}
+    picture = None if domain.picture is None else str(domain.picture)
+    return {"knows": dict(domain.knows), "picture": picture, "try": list(domain.questions)}
 
 
 def _part(spec: str | None) -> dict[str, Any]:

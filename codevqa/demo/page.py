@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import re
 from collections.abc import AsyncIterator
 from contextlib import aclosing
@@ -87,7 +88,14 @@ def _models_html(configuration: Configuration) -> str:
     """Returns which models answer, and what they know."""
     name, domain = configuration.preset, domain_of(configuration)
     about = domain.about if domain else preset(name).about
-    return f'<p class="demo-models">Answers come from <b>{escape(name)}</b>: {escape(about)}</p>'
+    text = f'<p class="demo-models">Answers come from <b>{escape(name)}</b>: {escape(about)}</p>'
+    if domain is None or domain.picture is None:
+        return text
+    words = "; ".join(f"{kind}: {', '.join(names)}" for kind, names in domain.knows.items())
+    uri = f"data:image/png;base64,{base64.b64encode(domain.picture.read_bytes()).decode()}"
+    shown = f'<img src="{uri}" alt="{escape(words)}">'
+    asked = f"<p>Try: {' or '.join(map(escape, domain.questions))}</p>"
+    return f'{text}<details class="demo-models"><summary>What these models know</summary>{shown}{asked}</details>'
 
 
 def _place_question(parts: SimpleNamespace, service: DemoService) -> None:

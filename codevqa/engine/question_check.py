@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
+from collections.abc import Sequence
 
+from ..batching.call_cache import Usage
+from ..batching.model_services import ModelServices
 from ..core.answer import Answer
 from ..core.errors import QuestionError
-from ..core.images import load_pictures
+from ..core.images import Picture, load_pictures
 from ..core.settings import Settings
 from ..core.text import spaced
 from ..core.trace import Cost, DomainWarning, Trace
+from ..models.domain import Domain
 from ..presets.assembly import domain_of, names_of
 from ..presets.configuration import Configuration
 from .confidence import DONT_KNOW
@@ -66,6 +71,23 @@ def declined(configuration: Configuration, request: Request) -> Answer | None:
         warnings=warnings,
         sources=tuple(pictures),
     )
+
+
+async def outside(
+    domain: Domain, services: ModelServices, pictures: Sequence[Picture], words: str, settings: Settings
+) -> tuple[DomainWarning, ...]:
+    """Says what of a question lies outside of what the models know; the matcher looks where nothing else has told.
+
+    It looks at no large set, in which few pictures are looked at otherwise.
+    """
+    warnings = await asyncio.to_thread(domain.check, pictures, words)
+    looks = domain.seen is not None and services.summarises and len(pictures) <= settings.sets.large
+    if not looks or unanswerable(warnings, len(pictures)):
+        return warnings
+    with Usage().counting():  # as with the pictures' statistics, nobody is charged
+        summaries = await services.summary.many(pictures)
+    others = [number for number, summary in enumerate(summaries, 1) if domain.is_of_another_kind(summary)]
+    return await asyncio.to_thread(domain.check, pictures, words, others) if others else warnings
 
 
 def unanswerable(warnings: tuple[DomainWarning, ...], count: int) -> bool:

@@ -49,7 +49,7 @@ from .answer_text import answer_text, fitted_answer, plain, release_text
 from .call_plan import CallPlan
 from .confidence import DONT_KNOW, sure_enough
 from .program_calls import ProgramCalls
-from .question_check import checked_question, unanswerable
+from .question_check import checked_question, outside, unanswerable
 from .request import Errors, Request, check_method, check_options
 
 if TYPE_CHECKING:
@@ -194,7 +194,7 @@ class QuestionRun:
         self.images = tuple(Image(number, picture) for number, picture in enumerate(pictures, 1))
         if engine.models.domain is not None:
             words = "" if self._own else self.question  # of which a program need not take any
-            self.warnings = await asyncio.to_thread(engine.models.domain.check, pictures, words)
+            self.warnings = await outside(engine.models.domain, engine.services, pictures, words, engine.settings)
         seed, sets = engine.settings.seed if request.seed is None else request.seed, engine.settings.sets
         self.pnpvqa = engine.pnpvqa.with_seed(seed, witness=sets.witness and len(pictures) > sets.large)
 

@@ -8,11 +8,15 @@ from pathlib import Path
 from typing import Any
 
 from .export_draw import Balance, ask, split_of_world, tries, write_lines
-from .questions import reworded, sample_set
+from .questions import Item, reworded, sample_set
+from .slots import NUMBERS, ORDINALS
 from .world import save
 
-_ORDERED = re.compile(r"\b(first|second|third|left|right)\b")
-"""The scenes of a COVR question have no order."""
+_ORDERED = re.compile(
+    rf"\b({'|'.join(ORDINALS)}|last|middle|left|right|(?:image|picture) (?:\d|{'|'.join(NUMBERS)}))\b"
+)
+_PICTURES = ("which", "which_most")
+"""Kinds that ask for pictures. The scenes of a COVR question have no order, so that none can be named."""
 
 
 def write_split(root: Path, split: str, sets: int, seed: int, place: int, size: int | None = None) -> dict[str, int]:
@@ -25,13 +29,17 @@ def write_split(root: Path, split: str, sets: int, seed: int, place: int, size: 
     name = split if size is None else f"{split}_{size}"
     rng = random.Random(f"covr {name} {seed}")
     balance, seen, rows = Balance(), set[str](), list[dict[str, Any]]()
+
+    def admitted(item: Item) -> bool:
+        return not _ORDERED.search(item.question) and item.type not in _PICTURES and item.question not in seen
+
     # Numbers that no other split or size has, however many pictures it draws.
     picture = 2_000_000 + 1_000_000 * place if size is None else 10**9 * size + 10**7 * place
     for _ in tries(sets * 50, f"covr {name}"):
         if len(rows) == sets:
             break
         scenes = sample_set(rng, style="plain", size=size, split=split_of_world(split))
-        item = ask(rng, scenes, split, lambda one: not _ORDERED.search(one.question) and one.question not in seen)
+        item = ask(rng, scenes, split, admitted)
         if item is None or not balance.admits(item):
             continue
         seen.add(item.question)

@@ -16,6 +16,7 @@ from .phrases import GENERIC, Phrase, with_article
 from .world import BOX_COLORS, BOX_KINDS, CANVAS, COLORS, KINDS, SIZES, Scene, Thing, plural
 
 NUMBERS = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
+ORDINALS = ("first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth", "tenth")
 CLEAR = 9
 """Pixels by which things must be apart, or off the middle, before a question asks on which side they are."""
 
@@ -145,6 +146,19 @@ def _at_wall(q: Slots) -> Phrase:
     return Phrase(thing.kind, thing.color if q.rng.random() < 0.8 else None)
 
 
+def _sole(q: Slots) -> Phrase | None:
+    """A kind of which only one thing is in the whole set."""
+    what = Phrase(q.rng.choice(q.scene.things).kind)
+    return what if sum(map(what.count, q.scenes)) == 1 and len(q.scenes) > 1 else None
+
+
+def _most_in_one(q: Slots) -> Phrase | None:
+    """What one scene of the set shows more of than each other."""
+    what = nearly(q, 0.0, 0.12)
+    fewer, most = sorted(map(what.count, q.scenes))[-2:] if len(q.scenes) > 1 else (0, 0)
+    return what if most > fewer else None
+
+
 def _color_alone(q: Slots) -> Phrase | None:
     """A color that some thing of the scene has."""
     return _apart(q, Phrase(None, q.rng.choice(q.scene.things).color, noun="block" if q.scene.tower else "object"))
@@ -236,6 +250,20 @@ def _side(both: bool) -> Maker:
     return make
 
 
+def _lonely_side(q: Slots) -> Side | None:
+    """A side of ``b`` on which a single thing lies, clearly, and all others clearly opposite."""
+    side, at = q.rng.choice(SIDES), q.b.the(q.scene)
+    others = [thing for thing in q.scene.things if thing is not at]
+    far = all(abs(getattr(thing, side.axis) - getattr(at, side.axis)) >= CLEAR for thing in others)
+    return side if far and sum(side.lies(thing, at) for thing in others) == 1 else None
+
+
+def _corner(q: Slots) -> SimpleNamespace | None:
+    """Whether ``a`` lies clearly in one corner of the picture; the program finds out in which."""
+    thing = q.a.the(q.scene)
+    return SimpleNamespace() if min(abs(thing.x - CANVAS / 2), abs(thing.y - CANVAS / 2)) >= CLEAR else None
+
+
 def _ordinal(q: Slots) -> SimpleNamespace:
     """A picture of a set by its place; ``sign`` is how the first compares with the second where this one has more."""
     count = len(q.scenes)
@@ -243,6 +271,18 @@ def _ordinal(q: Slots) -> SimpleNamespace:
     place = q.rng.randrange(min(count, len(words)))
     other = words[1 - place] if place < 2 else ""
     return SimpleNamespace(word=words[place], other=other, place=place, sign="<" if place else ">")
+
+
+def _own_place(q: Slots) -> SimpleNamespace:
+    """The place in the set of the scene that the other slots are drawn for, and what it is said to be."""
+    count, index = len(q.scenes), next(place for place, scene in enumerate(q.scenes) if scene is q.scene)
+    words = [f"the {ORDINALS[index]} {q.n.one}", f"{q.n.one} {number(q.rng, index + 1)}"]
+    sides = {2: ("left", "right"), 3: ("left", "middle", "right")}.get(count)
+    if sides and q.rng.random() < 0.3:
+        words = [f"the {sides[index]} {q.n.one}"]
+    if index == count - 1 and q.rng.random() < 0.4:
+        return SimpleNamespace(place=-1, said=f"the last {q.n.one}")
+    return SimpleNamespace(place=index, said=words[q.rng.random() < 0.3 and len(words) > 1])
 
 
 def _wall(q: Slots) -> SimpleNamespace:
@@ -351,6 +391,11 @@ MAKERS: dict[str, Maker] = {
     "side words": lambda q: q.rng.choice(q.s.words),
     "more words": lambda q: q.rng.choice(q.s.more),
     "ordinal": _ordinal,
+    "own place": _own_place,
+    "sole": _sole,
+    "most in one": _most_in_one,
+    "lonely side": _lonely_side,
+    "corner": _corner,
     "wall": _wall,
     "nouns": _nouns,
     "several": _several(1),

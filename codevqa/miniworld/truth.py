@@ -16,6 +16,8 @@ from .phrases import parse_phrase
 from .world import CANVAS, Scene
 
 GRID = 24
+_RELATIONS = {"to the left of": ("x", -1), "to the right of": ("x", 1), "above": ("y", -1), "below": ("y", 1)}
+"""Axis, in pixels from the top left, and direction."""
 
 
 def query(scene: Scene, question: str) -> str:
@@ -53,6 +55,14 @@ def find_matching_image(scenes: Sequence[Scene], phrase: str) -> Scene:
     return found[0]
 
 
+def _beside(scene: Scene, relation: str, phrase: str) -> str:
+    at, (axis, sign) = parse_phrase(phrase).the(scene), _RELATIONS[relation]
+    found = [thing for thing in scene.things if (getattr(thing, axis) - getattr(at, axis)) * sign > 0]
+    if len(found) != 1:
+        raise ValueError(f"{len(found)} things are {relation} the {phrase}")
+    return found[0].kind
+
+
 def _touching(scene: Scene, phrase: str, wall: str) -> int:
     return sum(thing.touches(wall) for thing in parse_phrase(phrase).find(scene))
 
@@ -78,6 +88,7 @@ _ANSWERS: dict[str, Callable[..., bool | int | str | None]] = {
     r"What color is the block at the (top|base) of the tower\?": _end,
     r"What color is the ([\w ]+)\?": lambda scene, what: parse_phrase(what).the(scene).color,
     r"What size is the ([\w ]+)\?": lambda scene, what: parse_phrase(what).the(scene).size,
+    rf"What is ({'|'.join(_RELATIONS)}) the ([\w ]+)\?": _beside,
     r"What is the ([\w ]+)\?": lambda scene, what: parse_phrase(what).the(scene).kind,
     r"Are all the (?:objects|items|blocks) (\w+)\?": lambda scene, color: all(
         thing.color == color for thing in scene.things
@@ -89,7 +100,7 @@ _PATTERNS = [(re.compile(pattern), answer) for pattern, answer in _ANSWERS.items
 def run_program(
     program: str, scenes: Sequence[Scene], form: str, *, query_with: Callable[[Scene, str], str] = query
 ) -> str:
-    """Runs a program against the truth, in an interpreter that knows scenes by their places only.
+    """Runs a program against the truth, in an interpreter that knows scenes by their numbers only.
 
     Args:
         program: Without its opening line.
@@ -97,24 +108,30 @@ def run_program(
         form: "image" or "set".
         query_with: Answers ``query`` instead of the truth, e.g. to note what is asked.
 
+    Returns:
+        What the program leaves in ``answer``: scenes as "image 1", items of a list joined by commas.
+
     Raises:
         ValueError: the program asks something the truth does not decide.
     """
+    names = [f"image {number}" for number in range(1, len(scenes) + 1)]
+    named = dict(zip(names, scenes, strict=True))
     lookup: dict[str, object] = {
-        "query": lambda place, question: query_with(scenes[place], question),
-        "get_pos": lambda place, phrase: get_pos(scenes[place], phrase),
-        "find_matching_image": lambda places, phrase: scenes.index(
-            find_matching_image([scenes[place] for place in places], phrase)
+        "query": lambda name, question: query_with(named[name], question),
+        "get_pos": lambda name, phrase: get_pos(named[name], phrase),
+        "find_matching_image": lambda some, phrase: next(
+            name for name in some if named[name] is find_matching_image([named[one] for one in some], phrase)
         ),
         "LEFT": 0,
         "BOTTOM": 0,
         "RIGHT": GRID,
         "TOP": GRID,
-        "images" if form == "set" else "img": list(range(len(scenes))) if form == "set" else 0,
+        "images" if form == "set" else "img": names if form == "set" else names[0],
     }
     with _interpreters().checkout() as session:
         try:
-            return str(session.feed_run(f"{program}\nanswer", external_lookup=lookup))
+            answer = session.feed_run(f"{program}\nanswer", external_lookup=lookup)
+            return ", ".join(map(str, answer)) if isinstance(answer, list) else str(answer)
         except monty.MontyError as error:
             raise error.exception() from None
 

@@ -46,7 +46,7 @@ USUAL_THINGS = 6
 CROWD = 84
 """In style ``plain`` the radii of more than ``USUAL_THINGS`` things sum up to no more."""
 
-_RGB = {
+RGB: dict[str, tuple[int, int, int]] = {
     "red": (214, 34, 36),
     "green": (36, 150, 56),
     "blue": (38, 84, 214),
@@ -56,6 +56,7 @@ _RGB = {
     "black": (18, 18, 20),
     "white": (255, 255, 255),
 }
+"""Of things in style ``plain``; each thing is a little lighter or darker."""
 _BOX_RGB = {"black": (0, 0, 0), "blue": (0, 153, 255), "yellow": (255, 255, 0)}
 _BOX_GROUND = (211, 211, 211)
 _GROUNDS = (
@@ -201,7 +202,7 @@ def save(scene: Scene, path: Path) -> None:
 def _plain_item(thing: Thing) -> tuple[str, Color, int, int, int]:
     # A thing's shade varies a little; taken from its place, it is the same every time.
     shade = int(thing.x * 7 + thing.y * 13) % 25 - 12
-    red, green, blue = (min(255, max(0, part + shade)) for part in _RGB[thing.color])
+    red, green, blue = (min(255, max(0, part + shade)) for part in RGB[thing.color])
     color = (255, 255, 255) if thing.color == "white" else (red, green, blue)
     left, top, right, _ = thing.box
     return (thing.kind, color, round(left), round(top), round(right - left))

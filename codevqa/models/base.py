@@ -141,7 +141,8 @@ class Contrast(Protocol):
 class Matcher(Contrast, Protocol):
     """Compares pictures with texts, and says where in a picture a text looks (BLIP's ITM and ITC heads).
 
-    It may have a method ``logits`` that takes what ``match`` takes and returns the ITM logits alone, for less work.
+    It may have a method ``logits`` that takes what ``match`` takes and returns the ITM logits alone, for less work, and
+    a method ``summaries`` that takes pictures and returns a vector for each, of what its vision tower makes of them.
     """
 
     grid: int

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from pathlib import Path
@@ -22,6 +22,8 @@ from ..core.images import Picture
 from ..core.trace import DomainWarning, ImageRef
 
 FILE = "domain.json"
+PICTURE = "known.png"
+"""What the models know, drawn and named."""
 SIDE = 128
 """Longest side of a picture as it is looked at, in pixels."""
 STEPS = (1, 3, 6, 12, 24, 48, 96)
@@ -59,24 +61,44 @@ class Domain:
     """What they learnt to see, such as kinds of things and colors, each by its name."""
     questions: Sequence[str] = ()
     """Some that they can answer."""
+    picture: Path | None = None
+    """A picture of what they know, with words."""
+    seen: npt.NDArray[np.float64] | None = None
+    """Weights and bias for what the matcher makes of a picture (its ``summaries``); together positive for drawings of
+    another kind. None where the matcher is another."""
 
     @classmethod
     def load(cls, folder: str | Path) -> Domain:
         """Reads the domain in a folder of weights."""
+        picture = Path(folder) / PICTURE
         data = json.loads((Path(folder) / FILE).read_text(encoding="utf-8"))
         words, others = frozenset(data["words"]), frozenset(data["others"])
         knows, questions = data.get("knows", {}), data.get("try", ())
-        return cls(data["about"], np.array(data["weights"]), data["bias"], words, others, knows, questions)
+        weights, known = np.array(data["weights"]), picture if picture.is_file() else None
+        seen = np.array(data["seen"]) if "seen" in data else None
+        return cls(data["about"], weights, data["bias"], words, others, knows, questions, known, seen)
 
-    def check(self, pictures: Sequence[Picture], question: str) -> tuple[DomainWarning, ...]:
-        """Says what lies outside: first of the pictures, then of the question's words."""
+    def is_of_another_kind(self, summary: npt.NDArray[np.float32]) -> bool:
+        """Says whether the matcher sees a drawing of another kind than it learnt from."""
+        return self.seen is not None and float(summary @ self.seen[:-1] + self.seen[-1]) > 0
+
+    def check(
+        self, pictures: Sequence[Picture], question: str, others: Collection[int] = ()
+    ) -> tuple[DomainWarning, ...]:
+        """Says what lies outside: first of the pictures, then of the question's words.
+
+        Args:
+            pictures: what is asked about.
+            question: what is asked.
+            others: numbers of pictures, from 1, that are of another kind, as the matcher sees them.
+        """
         name = f"domain {self.bias:.9g}"  # of another training it is another number
-        images = tuple(ImageRef(n) for n, one in enumerate(pictures, 1) if self._is_outside(one, name))
+        images = tuple(ImageRef(n) for n, one in enumerate(pictures, 1) if n in others or self._is_outside(one, name))
         unknown: dict[str, str] = {}
         spelt: dict[str, str] = {}
         for word in dict.fromkeys(words_in(question)):
             if len(word) >= SHORT and word not in self.words:
-                near = self._near(word)
+                near = self.near(word)
                 (spelt if near and len(word) >= SPELT else unknown)[word] = near
         found = []
         if images:
@@ -89,6 +111,8 @@ class Domain:
         if unknown:
             about = "." if images else f": {self.about}"  # which is said once
             message = f"These models don't know {_named(unknown)}{about}"
+            if self.questions and not images:
+                message += f" Try {' or '.join(map(repr, self.questions))}."
             message += " What they know: codevqa models." if self.knows and not images else ""
             found.append(DomainWarning("words", message, words=tuple(unknown)))
         if spelt:
@@ -102,7 +126,7 @@ class Domain:
         def meant(typed: re.Match[str]) -> str:
             word = typed[0].lower()
             known = word in self.words or len(word) < SPELT
-            return typed[0] if known else self._near(word) or typed[0]
+            return typed[0] if known else self.near(word) or typed[0]
 
         return re.sub(r"[^\W\d_]+", meant, question)
 
@@ -116,7 +140,7 @@ class Domain:
         """Returns how unlike what the models know a picture is: positive where it is of another kind."""
         return float(features(pixels) @ self.weights + self.bias)
 
-    def _near(self, word: str) -> str:
+    def near(self, word: str) -> str:
         """Returns the word that was probably meant; empty where none is near."""
         near = get_close_matches(word, self.words, 1, ALIKE) if word not in self.others else []
         return near[0] if near and len(word) > SHORT else ""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from contextlib import nullcontext
+from dataclasses import replace
 from logging import ERROR, getLogger
 from typing import Any
 
@@ -154,7 +155,8 @@ def domain_of(configuration: Configuration) -> Domain | None:
     answering = ("eyes",) if "eyes" in parts else ("matcher", "captioner")
     if chosen.domain is None or not any(parts.get(role) == chosen.parts.get(role) for role in answering):
         return None
-    return Domain.load(resolve(chosen.domain))
+    domain = Domain.load(resolve(chosen.domain))
+    return domain if parts.get("matcher") == chosen.parts.get("matcher") else replace(domain, seen=None)
 
 
 def names_of(configuration: Configuration) -> dict[str, str]:

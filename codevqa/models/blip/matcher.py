@@ -11,10 +11,13 @@ import os
 from collections.abc import Sequence
 from typing import Unpack, cast
 
+import numpy as np
+import numpy.typing as npt
 import torch
 from torch import nn
 
 from ...core.errors import SetupError
+from ...core.images import Picture
 from ..base import Map, Match, MatchRequest, SimilarityRequest
 from ..feature_shelf import Shelves
 from ..options import Average, MatcherOptions
@@ -118,6 +121,17 @@ class BlipMatcher(BlipModel):
         """
         with self.turn:
             return run_in_batches(self._similarity, requests, self._batch())
+
+    def summaries(self, pictures: Sequence[Picture]) -> list[npt.NDArray[np.float32]]:
+        """Returns the first feature of each picture, and mean and standard deviation of the others, (3 * width,).
+
+        Raises:
+            ModelError: the network failed.
+        """
+        with self.turn:
+            features = self._features(pictures)
+            rows = [features[picture.key].float() for picture in pictures]
+            return [torch.cat([row[0], row[1:].mean(0), row[1:].std(0)]).cpu().numpy() for row in rows]
 
     def keep_features(self) -> None:
         """Writes to disk what features and embeddings of collections are still in memory alone."""
