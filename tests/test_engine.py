@@ -116,7 +116,7 @@ def test_questions_that_wait_for_a_worker_are_embedded_together_and_each_counts_
     questions = [f"Is there {'a' * number} cat?" for number in range(1, 41)]
     together, batches = ask(questions)
     assert len(batches) < 20, batches
-    for question, answer in zip(questions, together, strict=True):
+    for question, answer in list(zip(questions, together, strict=True))[::10]:
         ((alone,), _) = ask([question])
         assert answer.program == alone.program and answer.program is not None
         assert answer.cost is not None and alone.cost is not None
