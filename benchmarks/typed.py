@@ -47,10 +47,10 @@ def main() -> None:
     questions = [Question([HERE / name for name in row["images"]], row["question"]) for row in rows]
     with CodeVQA.from_preset("mini") as vqa:
         answers = {method: vqa.ask_many(questions, method=method) for method in ("codevqa", "pnpvqa")}
-    for method, given in answers.items():
+    for method, replies in answers.items():
         right: dict[str, list[bool]] = defaultdict(list)
         declined: dict[str, int] = defaultdict(int)
-        for row, answer in zip(rows, given, strict=True):
+        for row, answer in zip(rows, replies, strict=True):
             right[kind_of(row)].append(bare(answer.text) in map(bare, row["answers"]))
             declined[kind_of(row)] += answer.text == DONT_KNOW
             if options.wrong and method == "codevqa" and not right[kind_of(row)][-1]:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Sequence
 from itertools import pairwise
 
 from codevqa.miniworld.phrases import Phrase, parse_phrase, with_article
-from codevqa.miniworld.slots import SIDES
+from codevqa.miniworld.places import SIDES
 from codevqa.miniworld.world import CANVAS, Scene, Thing, plural
 
 NUMBERS: tuple[str, ...] = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight")

@@ -164,8 +164,8 @@ def seen_regression() -> list[float]:
 
 
 def _summaries(matcher: Any, images: Sequence[Image.Image]) -> Sequence[Features]:
-    found: Sequence[Features] = matcher.summaries([load_picture(image) for image in images])
-    return found
+    summaries: Sequence[Features] = matcher.summaries([load_picture(image) for image in images])
+    return summaries
 
 
 def picture() -> Image.Image:
@@ -186,8 +186,9 @@ def others(everyday: Sequence[str], known: Sequence[str]) -> list[str]:
     """Returns everyday words that look like known ones spelt wrongly, and are no other form of those."""
     stem = snowballstemmer.stemmer("english").stemWord
     domain = Domain("", np.zeros(0), 0.0, frozenset(known), frozenset())
-    found = {word for word in (*everyday, *NOUNS, *" ".join(COMPOUNDS).split()) if word.isalpha() and word.islower()}
-    candidates = {word for word in found | set(map(plural, found)) if word.isascii()}
+    nouns = (*NOUNS, *" ".join(COMPOUNDS).split())
+    single = {word for word in (*everyday, *nouns) if word.isalpha() and word.islower()}
+    candidates = {word for word in single | set(map(plural, single)) if word.isascii()}
     return sorted(
         word
         for word in candidates - set(known) - set(UNMET.split())
@@ -202,9 +203,9 @@ def regression(photographs: Path) -> tuple[list[float], float]:
     def many(count: int, make: Callable[[random.Random], Image.Image]) -> Features:
         return np.array([features(worn(rng, make(rng))) for _ in range(count)])
 
-    found = [crops(rng, path) for path in sorted(photographs.iterdir())]
+    parts = [crops(rng, path) for path in sorted(photographs.iterdir())]
     drawings = np.concatenate([many(DRAWN, drawn), many(DRAWN // 4, flat)])
-    weights, bias = fitted(found, drawings)
+    weights, bias = fitted(parts, drawings)
     return [round(float(weight), 4) for weight in weights], round(bias, 4)
 
 

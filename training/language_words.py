@@ -180,10 +180,10 @@ _ANY = re.compile(r"\b(?:are there (?:any )?)(\w+) (thing|object|item|shape)s\b"
 
 def _unnamed(item: Item) -> Item:
     """Says "something red" for a red thing of any kind; its program calls it an object."""
-    one, several = _SOME.search(item.question), _ANY.search(item.question)
-    if one and one[2] != "same":
-        text, name = f"{'S' if one[1] == 'A' else 's'}omething {one[2]}", (one[2], one[3])
-        question = item.question.replace(one[0], text, 1)
+    single, several = _SOME.search(item.question), _ANY.search(item.question)
+    if single and single[2] != "same":
+        text, name = f"{'S' if single[1] == 'A' else 's'}omething {single[2]}", (single[2], single[3])
+        question = item.question.replace(single[0], text, 1)
     elif several:
         name = (several[1], several[2])
         question = item.question.replace(several[0], f"is there anything {several[1]}", 1)

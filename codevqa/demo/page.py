@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import base64
 import re
 from collections.abc import AsyncIterator
 from contextlib import aclosing
@@ -13,9 +12,11 @@ from types import SimpleNamespace
 from typing import Any, TypeAlias
 
 import gradio as gr
+from PIL import Image
 
 from ..core.errors import CodeVQAError
 from ..pages import demo_html, styles
+from ..pages.pictures import data_uri
 from ..presets.assembly import domain_of
 from ..presets.configuration import Configuration
 from ..presets.presets import preset
@@ -92,8 +93,8 @@ def _models_html(configuration: Configuration) -> str:
     if domain is None or domain.picture is None:
         return text
     words = "; ".join(f"{kind}: {', '.join(names)}" for kind, names in domain.knows.items())
-    uri = f"data:image/png;base64,{base64.b64encode(domain.picture.read_bytes()).decode()}"
-    shown = f'<img src="{uri}" alt="{escape(words)}">'
+    with Image.open(domain.picture) as picture:
+        shown = f'<img src="{data_uri(picture.convert("RGB"))}" alt="{escape(words)}">'
     asked = f"<p>Try: {' or '.join(map(escape, domain.questions))}</p>"
     return f'{text}<details class="demo-models"><summary>What these models know</summary>{shown}{asked}</details>'
 

@@ -11,8 +11,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from .phrases import Phrase
+from .places import SIDES
 from .questions import Item
-from .slots import SIDES, Slots
+from .slots import Slots
 from .world import CANVAS, Scene, Thing
 
 _MORE = {"left": "further left", "right": "further right", "above": "higher", "below": "lower"}

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any, TypeAlias
 
 from . import truth
 from .phrases import GENERIC, Phrase, with_article
-from .world import BOX_COLORS, BOX_KINDS, CANVAS, COLORS, KINDS, SIZES, Scene, Thing, plural
+from .places import SIDES, Side
+from .world import BOX_COLORS, BOX_KINDS, CANVAS, COLORS, KINDS, SIZES, Scene, plural
 
 NUMBERS = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
 ORDINALS = ("first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth", "tenth")
@@ -180,60 +180,6 @@ def _own(part: str) -> Maker:
 
 
 # Places
-
-
-_LEFT = (("to the left of", "left of", "on the left side of"), ("further to the left", "more to the left"))
-_RIGHT = (("to the right of", "right of", "on the right side of"), ("further to the right", "more to the right"))
-_ABOVE = (("above", "higher than", "over"), ("higher", "higher up"))
-_BELOW = (("below", "lower than", "under"), ("lower", "lower down"))
-_ACROSS = ("to the left or to the right of", "left or right of", "to the right or to the left of")
-_DOWN = ("above or below", "below or above", "located above or below")
-
-
-@dataclass(frozen=True)
-class Side:
-    """How one thing lies from another, or in which half of the picture."""
-
-    name: str
-    half: str
-    relation: str
-    """As in scene graphs."""
-    axis: str
-    sign: int
-    """Whether it is where the axis grows, in pixels from the top left."""
-    words: tuple[str, ...]
-    more: tuple[str, ...]
-    other: str = ""
-    """The opposite, of the first of each two."""
-    other_half: str = ""
-    either: tuple[str, ...] = ()
-    """Words for both."""
-
-    @property
-    def test(self) -> str:
-        """What a program compares; its y grows upwards."""
-        return f"{self.axis}1 {self._sign} {self.axis}2"
-
-    @property
-    def middle(self) -> str:
-        """What a program compares for the half."""
-        return f"{self.axis} {self._sign} ({'LEFT + RIGHT' if self.axis == 'x' else 'BOTTOM + TOP'}) / 2"
-
-    def lies(self, one: Thing, other: Thing) -> bool:
-        """Tells whether one thing lies so from another."""
-        return float(getattr(one, self.axis) - getattr(other, self.axis)) * self.sign > 0
-
-    @property
-    def _sign(self) -> str:
-        return ">" if (self.sign > 0) == (self.axis == "x") else "<"
-
-
-SIDES = (
-    Side("left", "left", "to the left of", "x", -1, *_LEFT, "right", "right", _ACROSS),
-    Side("right", "right", "to the right of", "x", 1, *_RIGHT),
-    Side("above", "top", "above", "y", -1, *_ABOVE, "below", "bottom", _DOWN),
-    Side("below", "bottom", "below", "y", 1, *_BELOW),
-)
 
 
 def _side(both: bool) -> Maker:

@@ -13,11 +13,11 @@ from collections.abc import Callable, Sequence
 import pydantic_monty as monty
 
 from .phrases import parse_phrase
+from .places import SIDES
 from .world import CANVAS, Scene
 
 GRID = 24
-_RELATIONS = {"to the left of": ("x", -1), "to the right of": ("x", 1), "above": ("y", -1), "below": ("y", 1)}
-"""Axis, in pixels from the top left, and direction."""
+_SIDES = {side.relation: side for side in SIDES}
 
 
 def query(scene: Scene, question: str) -> str:
@@ -56,11 +56,11 @@ def find_matching_image(scenes: Sequence[Scene], phrase: str) -> Scene:
 
 
 def _beside(scene: Scene, relation: str, phrase: str) -> str:
-    at, (axis, sign) = parse_phrase(phrase).the(scene), _RELATIONS[relation]
-    found = [thing for thing in scene.things if (getattr(thing, axis) - getattr(at, axis)) * sign > 0]
-    if len(found) != 1:
-        raise ValueError(f"{len(found)} things are {relation} the {phrase}")
-    return found[0].kind
+    at = parse_phrase(phrase).the(scene)
+    things = [thing for thing in scene.things if _SIDES[relation].lies(thing, at)]
+    if len(things) != 1:
+        raise ValueError(f"{len(things)} things are {relation} the {phrase}")
+    return things[0].kind
 
 
 def _touching(scene: Scene, phrase: str, wall: str) -> int:
@@ -88,7 +88,7 @@ _ANSWERS: dict[str, Callable[..., bool | int | str | None]] = {
     r"What color is the block at the (top|base) of the tower\?": _end,
     r"What color is the ([\w ]+)\?": lambda scene, what: parse_phrase(what).the(scene).color,
     r"What size is the ([\w ]+)\?": lambda scene, what: parse_phrase(what).the(scene).size,
-    rf"What is ({'|'.join(_RELATIONS)}) the ([\w ]+)\?": _beside,
+    rf"What is ({'|'.join(_SIDES)}) the ([\w ]+)\?": _beside,
     r"What is the ([\w ]+)\?": lambda scene, what: parse_phrase(what).the(scene).kind,
     r"Are all the (?:objects|items|blocks) (\w+)\?": lambda scene, color: all(
         thing.color == color for thing in scene.things
@@ -119,9 +119,9 @@ def run_program(
     lookup: dict[str, object] = {
         "query": lambda name, question: query_with(named[name], question),
         "get_pos": lambda name, phrase: get_pos(named[name], phrase),
-        "find_matching_image": lambda some, phrase: next(
-            name for name in some if named[name] is find_matching_image([named[one] for one in some], phrase)
-        ),
+        "find_matching_image": lambda some, phrase: some[
+            [named[name] for name in some].index(find_matching_image([named[name] for name in some], phrase))
+        ],
         "LEFT": 0,
         "BOTTOM": 0,
         "RIGHT": GRID,
