@@ -64,7 +64,8 @@ def test_a_reading_text_is_the_prompt_of_the_pipeline_and_then_the_answer() -> N
 
 
 def test_training_never_draws_an_unseen_wording(pool: Pool) -> None:
-    items = [item for form in pool.items.values() for family in form.values() for item in family]
+    styles = [style for form in pool.items.values() for style in form.values()]
+    items = [item for style in styles for family in style.values() for item in family]
     assert items and not any(item.wording.endswith(UNSEEN) for item in items)
     assert draw_item(random.Random(4), "image", unseen=True)[1].wording.endswith(UNSEEN)
 
@@ -240,7 +241,7 @@ FLOORS = {
         "programs, made-up nouns": 0.88,
         "programs, unseen wording": 0.75,
         "reading, query": 0.9,
-        "reading, image": 0.8,
+        "reading, image": 0.7,  # no caption tells which of two things is bigger
         "reading, set": 0.8,
     },
 }

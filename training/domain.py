@@ -1,7 +1,8 @@
 """What the mini models know, as the package tells it: ``codevqa/mini/weights/domain``.
 
     python -m training.domain --photographs FOLDER --everyday WORDS --out codevqa/mini/weights/domain
-    python -m training.domain --everyday WORDS --out codevqa/mini/weights/domain           # words alone
+    python -m training.domain --everyday WORDS --out codevqa/mini/weights/domain           # after the matcher changed
+    python -m training.domain --everyday WORDS --words --out codevqa/mini/weights/domain   # after the grammar changed
 
 Pictures: a logistic regression on the statistics of drawn pictures and of photographs (any; those of the shipped file
 are named in README.md), both cropped, scaled and compressed as pictures are that people send around. Words: the vision
@@ -52,7 +53,8 @@ CROPS = 40
 DRAWN = 6000
 QUESTIONS = 15_000
 PLAIN = """
-again almost also currently ever maybe nearly now perhaps please quite really say says still then too very yet
+again almost also believe checking correct currently ever guess hello just maybe nearly now
+perhaps please quite really say says still then think thinks too very yet
 """
 """Words that mean little to a question."""
 UNMET = """
@@ -213,21 +215,21 @@ def main() -> None:
     """Fits, and writes the file."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--photographs", type=Path, help="without it, the regression stays that of the file")
+    parser.add_argument("--words", action="store_true", help="fit nothing: only the words are new")
     parser.add_argument("--everyday", type=Path, required=True, help="a file of English words, one a line")
     parser.add_argument("--out", type=Path, required=True)
     given = parser.parse_args()
-    if given.photographs:
-        weights, bias = regression(given.photographs)
-    else:
-        before = json.loads((given.out / FILE).read_text(encoding="utf-8"))
-        weights, bias = before["weights"], before["bias"]
+    if given.words and given.photographs:
+        parser.error("--words fits nothing; leave --photographs out")
+    before = {} if given.photographs else json.loads((given.out / FILE).read_text(encoding="utf-8"))
+    weights, bias = regression(given.photographs) if given.photographs else (before["weights"], before["bias"])
     given.out.mkdir(parents=True, exist_ok=True)
     known = vocabulary()
     data = {
         "about": ABOUT,
         "knows": {"things": sorted(KINDS), "colors": list(COLORS), "sizes": list(SIZES)},
         "try": list(TRY),
-        "seen": seen_regression(),
+        "seen": before["seen"] if given.words else seen_regression(),
         "weights": weights,
         "bias": bias,
         "words": known,

@@ -51,6 +51,7 @@ class Texts(IterableDataset[tuple[torch.Tensor, torch.Tensor, torch.Tensor]]):
         self.folder, self.rows, self.length, self.seed, self.pool = folder, rows, length, seed, pool
         self.real: list[Question] = []
         """Questions with captions of the trained captioner."""
+        self.programs = PROGRAMS
 
     def __iter__(self) -> Iterator[tuple[torch.Tensor, torch.Tensor, torch.Tensor]]:
         """Yields tokens, text numbers (0 is padding) and loss weights, each of shape (rows, length)."""
@@ -66,7 +67,7 @@ class Texts(IterableDataset[tuple[torch.Tensor, torch.Tensor, torch.Tensor]]):
             rows: list[tuple[list[int], list[int], list[float]]] = []
             while len(rows) < self.rows:
                 while len(waiting) < 48:
-                    program = rng.random() < PROGRAMS
+                    program = rng.random() < self.programs
                     pieces = sample_program(rng, pool) if program else readings.sample(rng)
                     ids, weights = encode(pieces, 1.0 if program else ANSWER_WEIGHT)
                     if len(ids) <= self.length:
@@ -172,7 +173,7 @@ def train(model: Any, texts: Texts, *, seconds: float, peak: float, steps: int, 
     for step in range(steps):
         batch = first if step == 0 else next(batches)
         ids, numbers, weights = (part.to(device, non_blocking=True) for part in batch)
-        with torch.autocast(device.type, torch.bfloat16, enabled=cuda):
+        with torch.autocast(device.type, torch.bfloat16):
             loss = step_loss(model, ids, numbers, weights)
         loss.backward()  # type: ignore[no-untyped-call]
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
@@ -212,6 +213,8 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=480.0)
     parser.add_argument("--rate", type=float, default=2e-3)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--programs", type=float, default=PROGRAMS, help="share of the texts that are programs")
+    parser.add_argument("--rows", type=int, default=ROWS, help="of a batch; fewer on a CPU")
     parser.add_argument("--captions", type=Path, help="what training.language_captions wrote")
     parser.add_argument("--smoke", action="store_true", help="tiny, a minute on a CPU")
     options = parser.parse_args()
@@ -235,7 +238,12 @@ def main() -> None:
     if smoke:
         texts, steps, workers = Texts(options.out, 2, LENGTH, options.seed, pool=30), 4, 0
     else:
-        texts, steps, workers = Texts(options.out, ROWS, LENGTH, options.seed), 10**6, WORKERS
+        texts, steps, workers = (
+            Texts(options.out, options.rows, LENGTH, options.seed),
+            10**6,
+            min(WORKERS, os.cpu_count() or 1),
+        )
+    texts.programs = options.programs
     if options.captions:
         texts.real = load_questions(options.captions)
     train(model.to(device), texts, seconds=options.seconds, peak=options.rate, steps=steps, workers=workers)

@@ -123,24 +123,25 @@ def program_text(preamble_text: str, shots: Sequence[Example], target: Item, lea
 
 
 class Pool:
-    """Questions drawn beforehand, by form and family, from which prompts take their examples."""
+    """Questions drawn beforehand, by form, style and family, from which prompts take their examples."""
 
     def __init__(self, rng: random.Random, size: int) -> None:
-        self.items: dict[str, dict[str, list[Item]]] = {"image": {}, "set": {}}
+        self.items: dict[str, dict[str, dict[str, list[Item]]]] = {"image": {}, "set": {}}
         for _ in range(size):
             form = rng.choice(("image", "set"))
-            item = draw_item(rng, form)[1]
-            self.items[form].setdefault(item.type, []).append(item)
+            scenes, item = draw_item(rng, form)
+            self.items[form].setdefault(scenes[0].style, {}).setdefault(item.type, []).append(item)
 
     def any(self, rng: random.Random, form: str) -> Item:
-        """An item of a random family, larger families more often."""
-        families = self.items[form]
+        """An item of a random family of a random style, larger families more often."""
+        families = rng.choice(list(self.items[form].values()))
         weights = [len(items) ** 0.6 for items in families.values()]
         return rng.choice(families[rng.choices(list(families), weights)[0]])
 
     def like(self, rng: random.Random, item: Item) -> Item:
         """An item of the same family."""
-        return rng.choice(self.items[item.form].get(item.type) or [item])
+        shelves = [families[item.type] for families in self.items[item.form].values() if item.type in families]
+        return rng.choice(rng.choice(shelves)) if shelves else item
 
 
 def _example(item: Item) -> Example:

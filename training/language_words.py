@@ -154,6 +154,7 @@ _OPENINGS = (
     "in this picture, ", "tell me, ", "please tell me: ", "i would like to know: ", "looking at the picture, ",
     "quick question: ", "so, ", "can you tell me: ", "please answer: ", "hey, ", "please, ", "hello, ", "ok, ",
     "could you tell me: ", "i have a question. ", "look at this. ", "look here. ", "here is what i want to know. ",
+    "just checking: ", "let me ask: ", "hi there, ",
 )  # fmt: skip
 
 
@@ -169,7 +170,14 @@ def reword(rng: random.Random, item: Item) -> Item:
     if rng.random() < 0.25:
         question = rng.choice(_OPENINGS) + question[:1].lower() + question[1:]
     if rng.random() < 0.25:
-        question = question.rstrip("?.") + rng.choice(("", "", "", "??", "!", ", please?", ", or not?"))
+        endings: tuple[str, ...] = ("", "", "", "??", "!", ", please?", ", or not?")
+        if question.endswith("."):
+            endings = ("", "", "!", ", right?", ", isn't it?", ", correct?", ", or not?", "?")
+        question = question.rstrip("?.") + rng.choice(endings)
+    elif question.endswith(".") and rng.random() < 0.15:
+        question = rng.choice(("i think ", "i believe ", "i guess ", "is it true that ", "am i right that ")) + (
+            question[:1].lower() + question[1:]
+        )
     question = articles(question)
     return replace(item, question=question[:1].upper() + question[1:])
 

@@ -9,7 +9,8 @@ from typing import Any
 
 from .export_draw import Balance, ask, split_of_world, tries, write_lines
 from .questions import Item, reworded, sample_set
-from .slots import NUMBERS, ORDINALS
+from .set_slots import ORDINALS
+from .slots import NUMBERS
 from .world import save
 
 _ORDERED = re.compile(

@@ -14,14 +14,15 @@ from importlib.resources import files
 from typing import Literal
 
 from .phrases import Phrase
-from .slots import MAKERS, Maker, Slots, amount, style_of
+from .set_slots import SET_MAKERS, style_of
+from .slots import MAKERS, Maker, Slots, amount
 from .truth import run_program
 from .world import COLORS, HELD_OUT, Scene, Thing, sample_scene
 
 UNSEEN = "~"
 """Marks a wording that training never sees: in the table its first character, in ``Item.wording`` the last."""
 TRIES = 32
-DULL = {"0": 0.8, "1": 0.5}
+DULL = {"0": 0.8, "1": 0.5, "none": 0.7}
 """How often a question is passed over for its answer, which would be most of the answers."""
 
 
@@ -167,8 +168,10 @@ def _condition(fits: Callable[[Kind], bool]) -> Maker:
 
 _MAKERS: dict[str, Maker] = {
     **MAKERS,
+    **SET_MAKERS,
     "condition": _condition(lambda kind: True),
     "plain condition": _condition(lambda kind: kind.name != "lacks"),
+    "contains": _condition(lambda kind: kind.name == "contains"),
     "simple condition": _condition(lambda kind: kind.name != "two" and "\n" not in kind.program),
 }
 

@@ -13,10 +13,9 @@ from typing import Any, TypeAlias
 from . import truth
 from .phrases import GENERIC, Phrase, with_article
 from .places import SIDES, Side
-from .world import BOX_COLORS, BOX_KINDS, CANVAS, COLORS, KINDS, SIZES, Scene, plural
+from .world import BOX_COLORS, BOX_KINDS, CANVAS, COLORS, KINDS, SIZES, Scene
 
 NUMBERS = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
-ORDINALS = ("first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth", "tenth")
 CLEAR = 9
 """Pixels by which things must be apart, or off the middle, before a question asks on which side they are."""
 
@@ -152,11 +151,20 @@ def _sole(q: Slots) -> Phrase | None:
     return what if sum(map(what.count, q.scenes)) == 1 and len(q.scenes) > 1 else None
 
 
-def _most_in_one(q: Slots) -> Phrase | None:
-    """What one scene of the set shows more of than each other."""
-    what = nearly(q, 0.0, 0.12)
-    fewer, most = sorted(map(what.count, q.scenes))[-2:] if len(q.scenes) > 1 else (0, 0)
-    return what if most > fewer else None
+def _kind(counted: Callable[[int], bool]) -> Maker:
+    """A kind of which the scenes hold a number that will do."""
+
+    def make(q: Slots) -> Phrase | None:
+        what = Phrase(q.rng.choice(q.scene.things).kind)
+        return what if counted(sum(map(what.count, q.scenes))) else None
+
+    return make
+
+
+def _colored(q: Slots) -> Phrase | None:
+    """A kind with a color, both of the scene or nearly."""
+    what = nearly(q, 0.0, 0.0)
+    return what if what.kind and what.color and not what.noun else None
 
 
 def _color_alone(q: Slots) -> Phrase | None:
@@ -177,6 +185,24 @@ def _own(part: str) -> Maker:
         return Word(true if right else q.rng.choice([one for one in options if one != true]))
 
     return make
+
+
+def _color_of(q: Slots, *, only: bool) -> str | None:
+    """The color of a thing that ``a`` describes; where ``only``, of either ``a`` or ``b`` and not of the other."""
+    if only:
+        first: str = q.a.the(q.scene).color
+        second: str = q.b.the(q.scene).color
+        return q.rng.choice((first, second)) if first != second else None
+    colors: list[str] = [thing.color for scene in q.scenes for thing in q.a.find(scene)]
+    return q.rng.choice(colors)
+
+
+def _bigger(q: Slots) -> SimpleNamespace | None:
+    """A word that compares sizes, and what a program compares; only for things that differ in size."""
+    if q.a.the(q.scene).size == q.b.the(q.scene).size:
+        return None
+    sign = q.rng.choice("><")
+    return SimpleNamespace(sign=sign, word=q.rng.choice(("bigger", "larger") if sign == ">" else ("smaller",)))
 
 
 # Places
@@ -205,30 +231,12 @@ def _lonely_side(q: Slots) -> Side | None:
 
 
 def _corner(q: Slots) -> SimpleNamespace | None:
-    """Whether ``a`` lies clearly in one corner of the picture; the program finds out in which."""
+    """A corner that ``a`` may lie in: it lies clearly in one, but only the program finds out in which."""
     thing = q.a.the(q.scene)
-    return SimpleNamespace() if min(abs(thing.x - CANVAS / 2), abs(thing.y - CANVAS / 2)) >= CLEAR else None
-
-
-def _ordinal(q: Slots) -> SimpleNamespace:
-    """A picture of a set by its place; ``sign`` is how the first compares with the second where this one has more."""
-    count = len(q.scenes)
-    words = q.rng.choice((("first", "second"), ("left", "right"))) if count == 2 else ("first", "second", "third")
-    place = q.rng.randrange(min(count, len(words)))
-    other = words[1 - place] if place < 2 else ""
-    return SimpleNamespace(word=words[place], other=other, place=place, sign="<" if place else ">")
-
-
-def _own_place(q: Slots) -> SimpleNamespace:
-    """The place in the set of the scene that the other slots are drawn for, and what it is said to be."""
-    count, index = len(q.scenes), next(place for place, scene in enumerate(q.scenes) if scene is q.scene)
-    words = [f"the {ORDINALS[index]} {q.n.one}", f"{q.n.one} {number(q.rng, index + 1)}"]
-    sides = {2: ("left", "right"), 3: ("left", "middle", "right")}.get(count)
-    if sides and q.rng.random() < 0.3:
-        words = [f"the {sides[index]} {q.n.one}"]
-    if index == count - 1 and q.rng.random() < 0.4:
-        return SimpleNamespace(place=-1, said=f"the last {q.n.one}")
-    return SimpleNamespace(place=index, said=words[q.rng.random() < 0.3 and len(words) > 1])
+    down, across = q.rng.choice((SIDES[2], SIDES[3])), q.rng.choice(SIDES[:2])
+    clear = min(abs(thing.x - CANVAS / 2), abs(thing.y - CANVAS / 2)) >= CLEAR
+    name = f"{q.rng.choice((down.half, 'upper' if down.half == 'top' else 'lower'))} {across.half}"
+    return SimpleNamespace(name=name, test=f"{across.middle} and {down.middle}") if clear else None
 
 
 def _wall(q: Slots) -> SimpleNamespace:
@@ -272,43 +280,6 @@ def amount(q: Slots, question: str, *, plain: bool, total: bool) -> SimpleNamesp
     return SimpleNamespace(sign=sign, value=value, said=said, test=f"{sign} {value}", be=be)
 
 
-# Pictures of a set
-
-
-_VERBS = {
-    "plain": (("contains", "contain"), ("has", "have"), ("shows", "show")),
-    "box": (("contains", "contain"), ("has", "have"), ("holds", "hold")),
-    "tower": (("has", "have"), ("has", "have"), ("contains", "contain")),
-}
-
-
-def style_of(scenes: Sequence[Scene]) -> str:
-    """ "plain", "box" or "tower": what all scenes of a set are."""
-    if scenes[0].style == "plain":
-        return "plain"
-    return "tower" if all(scene.tower for scene in scenes) else "box"
-
-
-def _nouns(q: Slots) -> SimpleNamespace:
-    """What a picture of the set is called, and the verb that goes with it."""
-    style = style_of(q.scenes)
-    one = q.rng.choice(("picture", "image")) if style == "plain" else style
-    has, have = q.rng.choice(_VERBS[style])
-    return SimpleNamespace(one=one, many=plural(one), a=with_article(one), has=has, have=have)
-
-
-def _several(lowest: int) -> Maker:
-    """So many pictures of the set."""
-
-    def make(q: Slots) -> SimpleNamespace:
-        value = q.rng.randint(lowest, max(2, min(4, len(q.scenes))))
-        pictures, has, be, do = (q.n.one, q.n.has, "is", "does") if value == 1 else (q.n.many, q.n.have, "are", "do")
-        word = number(q.rng, value)
-        return SimpleNamespace(value=value, word=word, pictures=pictures, has=has, be=be, do=do)
-
-    return make
-
-
 MAKERS: dict[str, Maker] = {
     "thing": _near(0.06, 0.12),
     "any thing": _near(0.03, 0.12, every=0.12),
@@ -336,15 +307,16 @@ MAKERS: dict[str, Maker] = {
     "either words": lambda q: q.rng.choice(q.s.either),
     "side words": lambda q: q.rng.choice(q.s.words),
     "more words": lambda q: q.rng.choice(q.s.more),
-    "ordinal": _ordinal,
-    "own place": _own_place,
     "sole": _sole,
-    "most in one": _most_in_one,
+    "kind here": _kind(lambda count: count > 0),
+    "kind of two": _kind(lambda count: count == 2),
+    "colored thing": _colored,
+    "color of some": lambda q: _color_of(q, only=False),
+    "color of one": lambda q: _color_of(q, only=True),
+    "bigger": _bigger,
+    "and": lambda q: "but" if q.y.name == "lacks" and q.rng.random() < 0.7 else "and",
     "lonely side": _lonely_side,
     "corner": _corner,
     "wall": _wall,
-    "nouns": _nouns,
-    "several": _several(1),
-    "two or more": _several(2),
 }
 """Makers by the names that the table of questions gives them."""

@@ -1,0 +1,96 @@
+"""Slots of questions about sets: what the pictures are called, which of them is meant, and how many."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from types import SimpleNamespace
+
+from .phrases import with_article
+from .slots import Maker, Slots, number
+from .world import Scene, plural
+
+ORDINALS = ("first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth", "tenth")
+_VERBS = {
+    "plain": (("contains", "contain"), ("has", "have"), ("shows", "show")),
+    "box": (("contains", "contain"), ("has", "have"), ("holds", "hold")),
+    "tower": (("has", "have"), ("has", "have"), ("contains", "contain")),
+}
+
+
+def style_of(scenes: Sequence[Scene]) -> str:
+    """ "plain", "box" or "tower": what all scenes of a set are."""
+    if scenes[0].style == "plain":
+        return "plain"
+    return "tower" if all(scene.tower for scene in scenes) else "box"
+
+
+def _nouns(q: Slots) -> SimpleNamespace:
+    """What a picture of the set is called, and the verb that goes with it."""
+    style = style_of(q.scenes)
+    one = q.rng.choice(("picture", "image")) if style == "plain" else style
+    has, have = q.rng.choice(_VERBS[style])
+    return SimpleNamespace(one=one, many=plural(one), a=with_article(one), has=has, have=have)
+
+
+def _several(lowest: int) -> Maker:
+    """So many pictures of the set."""
+
+    def make(q: Slots) -> SimpleNamespace:
+        value = q.rng.randint(lowest, max(2, min(4, len(q.scenes))))
+        pictures, has, be, do = (q.n.one, q.n.has, "is", "does") if value == 1 else (q.n.many, q.n.have, "are", "do")
+        word = number(q.rng, value)
+        return SimpleNamespace(value=value, word=word, pictures=pictures, has=has, be=be, do=do)
+
+    return make
+
+
+def _ordinal(q: Slots) -> SimpleNamespace:
+    """A picture of a set by its place; ``sign`` is how the first compares with the second where this one has more."""
+    count = len(q.scenes)
+    words = q.rng.choice((("first", "second"), ("left", "right"))) if count == 2 else ("first", "second", "third")
+    place = q.rng.randrange(min(count, len(words)))
+    other = words[1 - place] if place < 2 else ""
+    return SimpleNamespace(word=words[place], other=other, place=place, sign="<" if place else ">")
+
+
+def _two_places(q: Slots) -> SimpleNamespace:
+    """What the two pictures of a set are called."""
+    first, second = q.rng.choice((("first", "second"), ("left", "right")))
+    return SimpleNamespace(first=first, second=second)
+
+
+def _own_place(q: Slots) -> SimpleNamespace:
+    """The place in the set of the scene that the other slots are drawn for, and what it is said to be."""
+    count, index = len(q.scenes), next(place for place, scene in enumerate(q.scenes) if scene is q.scene)
+    words = [f"the {ORDINALS[index]} {q.n.one}", f"{q.n.one} {number(q.rng, index + 1)}"]
+    sides = {2: ("left", "right"), 3: ("left", "middle", "right")}.get(count)
+    if sides and q.rng.random() < 0.3:
+        words = [f"the {sides[index]} {q.n.one}"]
+    if index == count - 1 and q.rng.random() < 0.4:
+        return SimpleNamespace(place=-1, said=f"the last {q.n.one}")
+    return SimpleNamespace(place=index, said=words[q.rng.random() < 0.3 and len(words) > 1])
+
+
+def _extreme(q: Slots) -> SimpleNamespace | None:
+    """The words for most or fewest, where one picture of the set has more or fewer of ``a`` than each other."""
+    most = q.rng.random() < 0.6
+    counts = sorted(map(q.a.count, q.scenes), reverse=most)
+    if len(counts) < 2 or counts[0] == counts[1]:
+        return None
+    words = ("max", "most", "more", ("largest", "highest", "biggest"))
+    if not most:
+        words = ("min", "fewest", "fewer", ("smallest", "lowest", "smallest"))
+    call, word, more, numbers = words
+    return SimpleNamespace(call=call, most=word, more=more, number=q.rng.choice(numbers))
+
+
+SET_MAKERS: dict[str, Maker] = {
+    "ordinal": _ordinal,
+    "own place": _own_place,
+    "extreme": _extreme,
+    "two places": _two_places,
+    "nouns": _nouns,
+    "several": _several(1),
+    "two or more": _several(2),
+}
+"""Makers by the names that the table of questions gives them."""
