@@ -77,11 +77,11 @@ def _extreme(q: Slots) -> SimpleNamespace | None:
     counts = sorted(map(q.a.count, q.scenes), reverse=most)
     if len(counts) < 2 or counts[0] == counts[1]:
         return None
-    words = ("max", "most", "more", ("largest", "highest", "biggest"))
-    if not most:
-        words = ("min", "fewest", "fewer", ("smallest", "lowest", "smallest"))
-    call, word, more, numbers = words
-    return SimpleNamespace(call=call, most=word, more=more, number=q.rng.choice(numbers))
+    if most:
+        number_word = q.rng.choice(("largest", "highest", "biggest"))
+        return SimpleNamespace(call="max", most="most", more="more", number=number_word)
+    number_word = q.rng.choice(("smallest", "lowest", "smallest"))
+    return SimpleNamespace(call="min", most="fewest", more="fewer", number=number_word)
 
 
 SET_MAKERS: dict[str, Maker] = {

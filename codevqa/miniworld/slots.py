@@ -132,7 +132,7 @@ def _mark(q: Slots) -> Phrase | None:
 
 def _shared(q: Slots) -> Phrase | None:
     """A kind of which every scene of the set shows one thing."""
-    what = Phrase(q.rng.choice(q.scene.things).kind)
+    what = _kind_here(q)
     return what if all(what.count(scene) == 1 for scene in q.scenes) else None
 
 
@@ -147,18 +147,19 @@ def _at_wall(q: Slots) -> Phrase:
 
 def _sole(q: Slots) -> Phrase | None:
     """A kind of which only one thing is in the whole set."""
-    what = Phrase(q.rng.choice(q.scene.things).kind)
+    what = _kind_here(q)
     return what if sum(map(what.count, q.scenes)) == 1 and len(q.scenes) > 1 else None
 
 
-def _kind(counted: Callable[[int], bool]) -> Maker:
-    """A kind of which the scenes hold a number that will do."""
+def _kind_here(q: Slots) -> Phrase:
+    """A kind that the scene shows."""
+    return Phrase(q.rng.choice(q.scene.things).kind)
 
-    def make(q: Slots) -> Phrase | None:
-        what = Phrase(q.rng.choice(q.scene.things).kind)
-        return what if counted(sum(map(what.count, q.scenes))) else None
 
-    return make
+def _kind_of_two(q: Slots) -> Phrase | None:
+    """A kind of which two things are in the whole set."""
+    what = _kind_here(q)
+    return what if sum(map(what.count, q.scenes)) == 2 else None
 
 
 def _colored(q: Slots) -> Phrase | None:
@@ -187,14 +188,15 @@ def _own(part: str) -> Maker:
     return make
 
 
-def _color_of(q: Slots, *, only: bool) -> str | None:
-    """The color of a thing that ``a`` describes; where ``only``, of either ``a`` or ``b`` and not of the other."""
-    if only:
-        first: str = q.a.the(q.scene).color
-        second: str = q.b.the(q.scene).color
-        return q.rng.choice((first, second)) if first != second else None
-    colors: list[str] = [thing.color for scene in q.scenes for thing in q.a.find(scene)]
-    return q.rng.choice(colors)
+def _color_of_some(q: Slots) -> str:
+    """The color of a thing that ``a`` describes."""
+    return q.rng.choice([str(thing.color) for scene in q.scenes for thing in q.a.find(scene)])
+
+
+def _color_of_either(q: Slots) -> str | None:
+    """The color of ``a`` or of ``b``, which the other has not."""
+    first, second = (str(what.the(q.scene).color) for what in (q.a, q.b))
+    return q.rng.choice((first, second)) if first != second else None
 
 
 def _bigger(q: Slots) -> SimpleNamespace | None:
@@ -233,7 +235,7 @@ def _lonely_side(q: Slots) -> Side | None:
 def _corner(q: Slots) -> SimpleNamespace | None:
     """A corner that ``a`` may lie in: it lies clearly in one, but only the program finds out in which."""
     thing = q.a.the(q.scene)
-    down, across = q.rng.choice((SIDES[2], SIDES[3])), q.rng.choice(SIDES[:2])
+    down, across = q.rng.choice(SIDES[2:]), q.rng.choice(SIDES[:2])
     clear = min(abs(thing.x - CANVAS / 2), abs(thing.y - CANVAS / 2)) >= CLEAR
     name = f"{q.rng.choice((down.half, 'upper' if down.half == 'top' else 'lower'))} {across.half}"
     return SimpleNamespace(name=name, test=f"{across.middle} and {down.middle}") if clear else None
@@ -308,11 +310,11 @@ MAKERS: dict[str, Maker] = {
     "side words": lambda q: q.rng.choice(q.s.words),
     "more words": lambda q: q.rng.choice(q.s.more),
     "sole": _sole,
-    "kind here": _kind(lambda count: count > 0),
-    "kind of two": _kind(lambda count: count == 2),
+    "kind here": _kind_here,
+    "kind of two": _kind_of_two,
     "colored thing": _colored,
-    "color of some": lambda q: _color_of(q, only=False),
-    "color of one": lambda q: _color_of(q, only=True),
+    "color of some": _color_of_some,
+    "color of either": _color_of_either,
     "bigger": _bigger,
     "and": lambda q: "but" if q.y.name == "lacks" and q.rng.random() < 0.7 else "and",
     "lonely side": _lonely_side,
