@@ -15,6 +15,7 @@ from torch.nn import functional
 from codevqa.models.base import CaptionRequest
 from codevqa.models.blip import BlipCaptioner, BlipMatcher
 from codevqa.models.blip.caption_decoder import CaptionDecoder
+from codevqa.models.blip.caption_steps import CaptionBatch
 from codevqa.models.blip.checkpoint import Checkpoint, load_checkpoint
 from codevqa.models.blip.gpu import kernels
 from codevqa.models.blip.sampling import CaptionRules, draw, numbers_of
@@ -68,14 +69,27 @@ class Record:
 
 
 @pytest.mark.parametrize("changes", [{}, {"min_length": 0, "top_k": 3}, {"max_length": 5, "min_length": 0}], ids=str)
-@pytest.mark.parametrize("recorded", [True, False])
-def test_steps_write_what_the_cpu_writes(captioner: Checkpoint, changes: Any, recorded: bool) -> None:
+def test_steps_write_what_the_cpu_writes(captioner: Checkpoint, changes: Any) -> None:
     by, network, record = rules(captioner, **changes), captioner.model.text_decoder, Record()
-    ours = CaptionDecoder(network, by, None, record if recorded else None)
+    ours = CaptionDecoder(network, by, None, record)
     for count, seed in ((60, 1), (3, 2), (37, 3), (1, 5)):
         given = batch(by, count, seed)
         assert torch.equal(ours.write(*given), CaptionDecoder(network, by).write(*given))
-    assert bool(record.log) is recorded
+    assert record.log
+
+
+def test_a_cpu_computes_no_caption_that_has_ended(captioner: Checkpoint, monkeypatch: pytest.MonkeyPatch) -> None:
+    decoder, rows = CaptionDecoder(captioner.model.text_decoder, rules(captioner)), list[int]()
+    read = decoder.steps.read
+
+    def noted(batch: CaptionBatch, number: int) -> None:
+        rows.append(len(batch.done))
+        read(batch, number)
+
+    monkeypatch.setattr(decoder.steps, "read", noted)
+    tokens = decoder.write(*batch(decoder.steps.rules, 60, 1))
+    under_way = (tokens == decoder.steps.rules.end).cumsum(1).eq(0).sum(0).tolist()
+    assert rows == [count for count in under_way if count] and rows[-1] < 60
 
 
 def test_stretches_are_recorded_once_and_left_out_when_all_rows_have_ended(captioner: Checkpoint) -> None:

@@ -1,4 +1,4 @@
-"""Caption decoding: the steps of a batch in a few stretches, which a GPU replays as CUDA graphs.
+"""Caption decoding: on a CPU step by step, on a GPU in a few stretches, which it replays as CUDA graphs.
 
 On a GPU a step of the decoder is some two hundred kernels of a few microseconds each; launching them one by one takes
 several times as long as running them. They are recorded once for a number of rows and patches and replayed: first the
@@ -71,10 +71,27 @@ class CaptionDecoder:
             torch.OutOfMemoryError: the batch does not fit.
         """
         rows, patches = index.shape
+        if self._device.type == "cpu" and self._record is None:
+            batch = self.steps.blank(rows, patches, counts is not None)
+            self.steps.fill(batch, embeddings, index, counts, numbers)
+            return self._written(batch)
         with torch.cuda.device(self._device) if self._device.type == "cuda" else contextlib.nullcontext():
             recording = self._recorded(rows, patches, counts is not None)
             self.steps.fill(recording.batch, embeddings, index, counts, numbers)
             return recording.run()[:rows].cpu()
+
+    def _written(self, batch: CaptionBatch) -> torch.Tensor:
+        """Writes captions on a CPU, where every row costs: those that have ended are not computed any more."""
+        tokens, places = batch.tokens, torch.arange(len(batch.done))
+        self.steps.begin(batch)
+        for number in range(self.steps.rules.steps):
+            self.steps.draw(batch, number)
+            if bool(batch.done.any()):
+                batch = batch.under_way(places[: len(batch.done)])
+            if not len(batch.done):
+                break
+            self.steps.read(batch, number)
+        return tokens[places.argsort()]
 
     def release(self) -> None:
         """Forgets the recordings, which hold memory."""

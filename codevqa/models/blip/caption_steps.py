@@ -40,6 +40,26 @@ class CaptionBatch:
     logits: torch.Tensor | None = None
     """Of the next token, (rows, vocabulary)."""
 
+    def under_way(self, places: torch.Tensor) -> CaptionBatch:
+        """Returns the rows that have not ended as a batch, a view of this one, whose first rows they become.
+
+        Args:
+            places: which caption each row is; follows the rows.
+        """
+        count = int((~self.done).sum())
+        # Ended rows in the way, and as many beyond that go on: they change places.
+        ended = self.done[:count].nonzero()[:, 0]
+        moved = count + (~self.done[count:]).nonzero()[:, 0]
+        for memory in (self.own, self.seen):  # of an ended row nobody reads keys and values again
+            for to, source in zip(ended.tolist(), moved.tolist(), strict=True):
+                memory[:, to] = memory[:, source]
+        for rows in (self.hidden_patches, self.numbers, self.tokens, self.done, places):
+            if rows is not None and len(moved):
+                rows[torch.cat([ended, moved])] = rows[torch.cat([moved, ended])]
+        hidden = None if self.hidden_patches is None else self.hidden_patches[:count]
+        kept = (self.numbers[:count], self.tokens[:count], self.done[:count])
+        return CaptionBatch(self.own[:, :count], self.seen[:, :count], hidden, *kept)
+
 
 class CaptionSteps:
     """The network that writes captions, step by step, and the rules it writes them by.
