@@ -26,6 +26,8 @@ from codevqa.models.blip import BlipMatcher
 from codevqa.models.blip.checkpoint import load_checkpoint
 from codevqa.models.contrastive import ContrastiveMatcher
 from codevqa.models.feature_shelf import FeatureShelf
+from codevqa.models.weights import Linear
+from codevqa.models.weights import fill as fill_network
 
 PAIRS = [MatchRequest(noise_picture(0), "two cats in the park"), MatchRequest(noise_picture(1), "a dog")]
 CAPTIONS = [CaptionRequest(noise_picture(0), None, 1), CaptionRequest(noise_picture(1), (0, 5, 9))]
@@ -257,3 +259,24 @@ def test_clip_embeds_a_picture_of_a_collection_once(tmp_path: Path, pictures: An
     again = ContrastiveMatcher.from_pretrained(folder, device="cpu")
     again._of_pictures = None  # type: ignore[assignment, method-assign]
     assert again.similarity(asked) == scores
+
+
+@pytest.mark.parametrize(("width", "cores"), [(8, 1), (3000, 2)], ids=["small", "large"])
+def test_small_weights_are_converted_on_one_core(width: int, cores: int) -> None:
+    used = []
+
+    class Weight:
+        shape = torch.Size((width, width))
+
+        def to(self, dtype: torch.dtype) -> torch.Tensor:
+            used.append(torch.get_num_threads())
+            return torch.zeros(self.shape, dtype=dtype)
+
+    before = torch.get_num_threads()
+    try:
+        torch.set_num_threads(2)
+        weights: Any = {"weight": Weight()}
+        assert not fill_network(Linear(width, width, bias=False), weights, torch.float32)
+    finally:
+        torch.set_num_threads(before)
+    assert used == [cores]

@@ -13,6 +13,7 @@ from safetensors.torch import load_file
 from torch import nn
 
 from ..core.errors import ModelNotFoundError, SetupError
+from .cpu_threads import NetworkThread
 from .library_errors import first_line, quiet, while_loading
 
 WEIGHTS = ("model.safetensors", "model.safetensors.index.json", "pytorch_model.bin", "pytorch_model.bin.index.json")
@@ -249,9 +250,9 @@ def fill(network: nn.Module, weights: Mapping[str, torch.Tensor], dtype: torch.d
     ]
     wrong = gaps(wanted.keys() - weights.keys(), unlike)
     if not wrong:
-        made: dict[int, torch.Tensor] = {}  # what is the same stays one tensor
-        for name in wanted:
-            weight = weights[name]
-            made.setdefault(id(weight), weight.to(dtype))
+        # Threads that share small conversions wait for one another longer than they convert, and burn a core meanwhile.
+        one = NetworkThread(network, 1, torch.device("cpu"))
+        distinct = {id(weights[name]): weights[name] for name in wanted}  # what is the same stays one tensor
+        made = one.run(lambda: {key: weight.to(dtype) for key, weight in distinct.items()})
         network.load_state_dict({name: made[id(weights[name])] for name in wanted}, assign=True)
     return wrong

@@ -54,7 +54,7 @@ class BlipCaptioner(BlipModel):
         rules = CaptionRules(opening, tokenizer.end, tokenizer.pad, min_length, max_length, top_k, temperature)
         self._rules = rules
         self._decoders: dict[tuple[int, int], CaptionDecoder] = {}
-        self._decoder = self._writing((min_length, max_length))
+        self._decoder = self._thread.run(self._writing, (min_length, max_length))
 
     @classmethod
     def from_pretrained(
