@@ -14,6 +14,8 @@ from itertools import chain
 from typing import Any
 
 os.environ.setdefault("TYPER_USE_RICH", "0")  # plain help: rich costs more than everything else together
+# Threads of numpy and scipy for large matrices spin for up to 0.1 s each; here only torch multiplies such.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import typer
 import typer.core
