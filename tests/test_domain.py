@@ -114,6 +114,11 @@ def test_unknown_words_are_named(domain: Domain) -> None:
     assert {question: kinds(domain, question) for question in found} == found
 
 
+@pytest.mark.parametrize(("typed", "meant"), [("boht", "both"), ("wich", "which"), ("grean", "green")])
+def test_a_slip_of_one_letter_is_undone(domain: Domain, typed: str, meant: str) -> None:
+    assert domain.respelt(f"{typed} pictures") == f"{meant} pictures"
+
+
 def test_everyday_words_are_not_taken_for_known_ones_spelt_wrongly(domain: Domain) -> None:
     everyday = ("weather", "range", "flows", "charts", "event", "strings", "rackets", "heaven")
     found = {word: kinds(domain, f"Is there a {word}?") for word in everyday}

@@ -8,7 +8,8 @@ import pytest
 import torch
 
 from codevqa import Answer, CodeVQA, Question
-from codevqa.miniworld.questions import sample_question, sample_set
+from codevqa.miniworld.questions import sample_question
+from codevqa.miniworld.sets import sample_set
 from codevqa.miniworld.world import draw, sample_scene
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "benchmarks"))

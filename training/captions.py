@@ -13,8 +13,8 @@ from collections.abc import Callable, Collection, Sequence
 from itertools import pairwise
 
 from codevqa.miniworld.phrases import Phrase, parse_phrase, with_article
-from codevqa.miniworld.places import SIDES
-from codevqa.miniworld.world import CANVAS, Scene, Thing, plural
+from codevqa.miniworld.places import SIDES, place
+from codevqa.miniworld.world import Scene, Thing, plural
 
 NUMBERS: tuple[str, ...] = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight")
 """Numbers as words, by value."""
@@ -27,16 +27,6 @@ def related(first: Thing, relation: str, second: Thing) -> bool:
     """Whether the first thing clearly lies in a relation of ``RELATIONS`` to the second."""
     side = RELATIONS[relation]
     return bool((getattr(first, side.axis) - getattr(second, side.axis)) * side.sign >= MARGIN)
-
-
-def place(thing: Thing) -> str:
-    """Where in the picture a thing lies: "at the top left", "on the right", "in the middle"; empty in between."""
-    low, high = 0.38 * CANVAS, 0.62 * CANVAS
-    across = "left" if thing.x < low else "right" if thing.x > high else ""
-    down = "top" if thing.y < low else "bottom" if thing.y > high else ""
-    if not across and not down:
-        return "in the middle"
-    return f"{'at' if down else 'on'} the {f'{down} {across}'.strip()}"
 
 
 Form = Callable[[Scene, Sequence[Thing], random.Random], str]
@@ -99,6 +89,9 @@ def telling(scene: Scene, rng: random.Random, program: str) -> list[str] | None:
     elif len(things) == 2:
         first, second = things
         told += [_related(first, second, relation) for relation in RELATIONS if related(first, relation, second)]
+    if re.search(r"What is (at|on) the", program):
+        single = [thing for thing in scene.things if len(_same(scene, thing)) == 1]
+        told += [f"{_counted(1, thing.color, thing.kind)} {place(thing)}" for thing in single if place(thing)]
     for relation, name in re.findall(rf"What is ({'|'.join(RELATIONS)}) the ([\w ]+)\?", program):
         for second in parse_phrase(name).find(scene):
             told += [_related(first, second, relation) for first in scene.things if related(first, relation, second)]

@@ -32,7 +32,8 @@ from codevqa import CodeVQA
 from codevqa.core.images import load_picture
 from codevqa.eval.datasets.nlvr import BOXES
 from codevqa.miniworld.draw import mask
-from codevqa.miniworld.questions import NoQuestionError, sample_question, sample_set
+from codevqa.miniworld.questions import NoQuestionError, sample_question
+from codevqa.miniworld.sets import sample_set
 from codevqa.miniworld.world import COLORS, KINDS, RGB, SIZES, draw, plural, sample_scene
 from codevqa.models.domain import FILE, PICTURE, SHORT, SPELT, Domain, features, words_in
 

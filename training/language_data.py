@@ -18,7 +18,8 @@ from typing import Literal, TypeAlias
 
 from codevqa.core.text import sentence_case
 from codevqa.miniworld import truth
-from codevqa.miniworld.questions import UNSEEN, Item, NoQuestionError, sample_question, sample_set
+from codevqa.miniworld.questions import UNSEEN, Item, NoQuestionError, sample_question
+from codevqa.miniworld.sets import sample_set
 from codevqa.miniworld.world import COLORS, KINDS, Scene, Thing, sample_scene
 from codevqa.primitives.reading import INSTRUCTION, render_context
 from codevqa.primitives.visual import VISUAL
@@ -29,7 +30,7 @@ from .captions import captions, telling
 from .language_words import general, misspell, rename, reword
 
 EOS = "<eos>"
-SPATIAL = ("relation", "exist_relation", "which_side", "which_thing", "half", "half_choice")
+SPATIAL = ("relation", "exist_relation", "which_side", "which_thing", "half", "half_choice", "extreme", "at_corner")
 """Kinds that ask where things are."""
 
 

@@ -9,6 +9,7 @@ import random
 import re
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import Literal
 
 from codevqa.miniworld.questions import Item
 from codevqa.miniworld.world import COLORS, KINDS, plural
@@ -121,17 +122,17 @@ def replace_words(text: str, words: Mapping[str, str]) -> str:
 
 def rename(rng: random.Random, item: Item, *, nouns: float = 0.7, adjectives: float = 0.35) -> Item:
     """Exchanges each kind and color of an item with some chance, alike in question, program and answer."""
-    used = set(re.findall(r"[a-z]+", f"{item.question} {item.program}".lower()))
+    asked, used = (set(re.findall(r"[a-z]+", text.lower())) for text in (item.question, item.question + item.program))
     words: dict[str, str] = {}
     for kind in KINDS:
         many = plural(kind)
-        if (kind in used or many in used) and rng.random() < nouns:
+        if (kind in asked or many in asked) and rng.random() < nouns:
             one, more = noun(rng)
             if one in words.values() or one in used:
                 continue
             words |= {many: more, kind: one}
     for color in COLORS:
-        if color in used and rng.random() < adjectives:
+        if color in asked and rng.random() < adjectives:
             word = adjective(rng, item.type in _FIXED_COLORS)
             if word not in words.values() and word not in used:
                 words[color] = word
@@ -148,6 +149,7 @@ _SYNONYMS = {
     "images": ("photos", "pictures"), "contains": ("includes", "has"), "contain": ("include", "have"),
     "show": ("depict", "include"), "shows": ("depicts", "includes"), "located": ("found", "standing"),
     "exactly": ("precisely", "just"), "total": ("all",), "further": ("farther",), "fewer": ("less",),
+    "several": ("numerous", "multiple"), "different": ("distinct",),
     "touching": ("against", "next to"), "wall": ("border",), "object": ("thing", "item"), "contained": ("found",),
 }  # fmt: skip
 _OPENINGS = (
@@ -172,7 +174,18 @@ def reword(rng: random.Random, item: Item) -> Item:
     if rng.random() < 0.25:
         endings: tuple[str, ...] = ("", "", "", "??", "!", ", please?", ", or not?")
         if question.endswith("."):
-            endings = ("", "", "!", ", right?", ", isn't it?", ", correct?", ", or not?", "?")
+            endings = (
+                "",
+                "",
+                "!",
+                ", right?",
+                ", isn't it?",
+                ", correct?",
+                ", or not?",
+                "?",
+                ". am i right?",
+                ". is that true?",
+            )
         question = question.rstrip("?.") + rng.choice(endings)
     elif question.endswith(".") and rng.random() < 0.15:
         question = rng.choice(("i think ", "i believe ", "i guess ", "is it true that ", "am i right that ")) + (
@@ -208,10 +221,11 @@ _SPELLED = tuple(
     """
     black blue yellow circle circles square squares triangle triangles block blocks tower towers box boxes touching
     touches wall edge bottom above below exactly least contains objects items three four only there with picture
-    pictures image images contain objects object
+    pictures image images contain objects object first second third many more than color left right where which what
+    number bigger smaller same different corner middle largest smallest there this both every does have
     """.split()  # noqa: SIM905
 )
-"""Words that people misspell in statements; the program has them right."""
+"""Words that people misspell; the program has them right."""
 
 
 def misspell(rng: random.Random, item: Item) -> Item:
@@ -241,6 +255,26 @@ def general(rng: random.Random, form: str) -> Item:
     template = rng.choice(GENERAL)
     text = articles(template.format(n=noun(rng)[0], m=noun(rng)[0], a=adjective(rng, False)))
     question = text[:1].upper() + text[1:]
+    if rng.random() < 0.2:
+        return _shown(rng, form)
     picture = "img" if form == "image" else "images[0]"
     program = f'answer = query({picture}, "{question}")'
     return Item(question, "", program, "general", "image" if form == "image" else "set", "general.0")
+
+
+_PLACES = (("the first {}", 0), ("the second {}", 1), ("the last {}", -1), ("{} 1", 0), ("{} 2", 1), ("{} 3", 2))
+
+
+def _shown(rng: random.Random, form: str) -> Item:
+    """Asks what a picture shows."""
+    noun = rng.choice(("picture", "image"))
+    name, place = rng.choice(_PLACES) if form == "set" else ("the {}", 0)
+    name = name.format(noun)
+    text = rng.choice(
+        ("what does {} show?", "what is in {}?", "what can you see in {}?", "describe {}.", "what's in {}?")
+    )
+    picture = "img" if form == "image" else f"images[{place}]"
+    program = f'answer = query({picture}, "What does the picture show?")'
+    question = text.format(name)
+    shape: Literal["image", "set"] = "image" if form == "image" else "set"
+    return Item(question[:1].upper() + question[1:], "", program, "general", shape, "general.1")

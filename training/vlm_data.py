@@ -27,7 +27,7 @@ except ImportError:  # a machine that only trains
 from codevqa.miniworld import truth
 from codevqa.miniworld.export_draw import ask, split_of_world
 from codevqa.miniworld.phrases import Phrase
-from codevqa.miniworld.questions import sample_set
+from codevqa.miniworld.sets import sample_set
 from codevqa.miniworld.world import CANVAS, COLORS, KINDS, SIZES, Scene, draw, sample_scene
 
 from .captions import captions

@@ -21,7 +21,8 @@ from pathlib import Path
 from typing import Any
 
 from .export_draw import fits, split_of_world, tries, write_lines
-from .questions import TABLE, Condition, Item, draft, sample_set
+from .questions import TABLE, Condition, Item, draft
+from .sets import sample_set
 from .world import Scene, save
 
 QUESTIONS = 20

@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from .export_draw import Balance, ask, split_of_world, tries, write_lines
-from .questions import Item, reworded, sample_set
+from .questions import Item, reworded
 from .set_slots import ORDINALS
+from .sets import sample_set
 from .slots import NUMBERS
 from .world import save
 

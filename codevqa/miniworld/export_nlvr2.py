@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from .export_draw import ask, split_of_world, tries, write_lines
-from .questions import Item, like, sample_set
+from .questions import Item
+from .sets import like, sample_set
 from .truth import run_program
 from .world import Scene, save
 

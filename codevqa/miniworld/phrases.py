@@ -39,6 +39,11 @@ class Phrase:
         return " ".join(part for part in (self.size, self.color, plural(self.head)) if part)
 
     @property
+    def kinds(self) -> str:
+        """Such as "stars"."""
+        return plural(self.head)
+
+    @property
     def one(self) -> str:
         """Such as "a small red star"."""
         return with_article(self.name)

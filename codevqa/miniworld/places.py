@@ -1,10 +1,10 @@
-"""How one thing of a scene lies from another: left, right, above or below."""
+"""Where things lie: left, right, above or below of each other, and in which part of the picture."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from .world import Thing
+from .world import CANVAS, Scene, Thing
 
 _LEFT = (("to the left of", "left of", "on the left side of"), ("further to the left", "more to the left"))
 _RIGHT = (("to the right of", "right of", "on the right side of"), ("further to the right", "more to the right"))
@@ -58,3 +58,18 @@ SIDES = (
     Side("above", "top", "above", "y", -1, *_ABOVE, "below", "bottom", _DOWN),
     Side("below", "bottom", "below", "y", 1, *_BELOW),
 )
+
+
+def place(thing: Thing) -> str:
+    """Where in the picture a thing lies: "at the top left", "on the right", "in the middle"; empty in between."""
+    low, high = 0.38 * CANVAS, 0.62 * CANVAS
+    across = "left" if thing.x < low else "right" if thing.x > high else ""
+    down = "top" if thing.y < low else "bottom" if thing.y > high else ""
+    if not across and not down:
+        return "in the middle"
+    return f"{'at' if down else 'on'} the {f'{down} {across}'.strip()}"
+
+
+def outermost(scene: Scene, side: Side) -> Thing:
+    """The thing that lies furthest on a side."""
+    return max(scene.things, key=lambda thing: float(getattr(thing, side.axis)) * side.sign)

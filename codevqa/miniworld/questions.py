@@ -7,23 +7,29 @@ asks for something that is nearly there: another color, another kind.
 from __future__ import annotations
 
 import random
+import re
 import tomllib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from importlib.resources import files
-from typing import Literal
+from typing import Any, Literal
 
 from .phrases import Phrase
+from .place_slots import PLACE_MAKERS
 from .set_slots import SET_MAKERS, style_of
-from .slots import MAKERS, Maker, Slots, amount
+from .slots import Maker, Slots, amount
+from .thing_slots import THING_MAKERS
 from .truth import run_program
-from .world import COLORS, HELD_OUT, Scene, Thing, sample_scene
+from .word_slots import WORD_MAKERS
+from .world import Scene
 
 UNSEEN = "~"
 """Marks a wording that training never sees: in the table its first character, in ``Item.wording`` the last."""
 TRIES = 32
-DULL = {"0": 0.8, "1": 0.5, "none": 0.7}
-"""How often a question is passed over for its answer, which would be most of the answers."""
+DULL = {"0": 0.8, "1": 0.5, "none": 0.7, "no": 0.7}
+"""How often a question is passed over for its answer, which would be most of the answers.
+
+"no" counts only for kinds that need not fit both ways."""
 
 
 class NoQuestionError(LookupError):
@@ -77,6 +83,12 @@ class Condition:
         return self.program.rpartition("\n")[2]
 
     @property
+    def judged(self) -> str:
+        """A program that says of ``img`` whether it is true."""
+        *before, test = self.program.splitlines()
+        return "\n".join((*before, f'answer = "yes" if {test} else "no"'))
+
+    @property
     def loop(self) -> str:
         """A program that counts the pictures of which it is true."""
         *before, test = (f"    {line}" for line in self.program.splitlines())
@@ -95,6 +107,8 @@ class Kind:
     pictures: Sequence[int] = range(1, 6)
     styles: Sequence[str] = ("plain", "box", "tower")
     options: Sequence[str] = ()
+    either: bool = True
+    """Whether scenes must allow both yes and no. Where that is too rare, "no" is passed over often instead."""
 
     def draw(self, rng: random.Random, scenes: Sequence[Scene]) -> Slots | None:
         """Draws the slots for one of the scenes; None where they do not fit."""
@@ -117,13 +131,45 @@ class Kind:
 
 def _table() -> dict[str, dict[str, Kind]]:
     rows = tomllib.loads((files(__package__) / "questions.toml").read_text(encoding="utf-8"))
+    within = rows.pop("within")
     table: dict[str, dict[str, Kind]] = {}
     for form, kinds in rows.items():
         table[form] = {}
         for name, row in kinds.items():
             wordings = [one for wording in row.pop("wordings") for one in expanded(wording)]
             table[form][name] = Kind(name, program=row.pop("program").strip("\n"), wordings=wordings, **row)
+    for name, row in within.items():
+        for kind in table["image"].values():
+            if asked := _within(f"{name}_{kind.name}", kind, row):
+                table["set"][asked.name] = asked
     return table
+
+
+_ALONE = re.compile(r"\b(picture|image|here|drawn|shown)\b|[.,] |n't there\?")
+"""Marks wordings that cannot be put to one picture of a set."""
+
+
+def _within(name: str, kind: Kind, row: dict[str, Any]) -> Kind | None:
+    """The kind of question that puts one about a single picture to one picture of a set; None without a wording."""
+    wordings = []
+    for wording in kind.wordings:
+        text, end = wording.removeprefix(UNSEEN)[:-1], wording[-1]
+        if "plain" in kind.styles and not _ALONE.search(text + end):
+            frames = [one for frame in row["wordings"] for one in expanded(frame)]
+            wordings += [UNSEEN * wording.startswith(UNSEEN) + frame.replace("{}", text) + end for frame in frames]
+    if not wordings:
+        return None
+    return Kind(
+        name,
+        weight=row["weight"] * kind.weight,
+        slots={**row["slots"], **kind.slots},
+        program=f"{row['opening']}\n{kind.program}",
+        wordings=wordings,
+        pictures=range(2, 6),
+        styles=("plain",),
+        options=kind.options,
+        either=kind.either,
+    )
 
 
 def expanded(wording: str) -> list[str]:
@@ -167,7 +213,9 @@ def _condition(fits: Callable[[Kind], bool]) -> Maker:
 
 
 _MAKERS: dict[str, Maker] = {
-    **MAKERS,
+    **THING_MAKERS,
+    **WORD_MAKERS,
+    **PLACE_MAKERS,
     **SET_MAKERS,
     "condition": _condition(lambda kind: True),
     "plain condition": _condition(lambda kind: kind.name != "lacks"),
@@ -234,7 +282,7 @@ def _balanced(
         if item is None or not wanted(item):
             continue
         item = replace(item, answer=run_program(item.program, scenes, form))
-        if item.answer not in ("yes", "no"):
+        if item.answer not in ("yes", "no") or not kind.either:
             return item if rng.random() >= DULL.get(item.answer, 0.0) else None
         found.setdefault(item.answer, item)
         if len(found) == 2:
@@ -250,49 +298,3 @@ def reworded(item: Item) -> str | None:
         if other != item.question and not kind.wordings[place].startswith(UNSEEN):
             return other
     return None
-
-
-def sample_set(
-    rng: random.Random,
-    *,
-    style: Literal["plain", "box"] | None = None,
-    size: int | None = None,
-    split: Literal["train", "test"] = "train",
-) -> list[Scene]:
-    """Draws scenes that have something to do with one another: later ones often show looks of earlier ones.
-
-    Args:
-        rng: Where the chance comes from.
-        style: "plain" or "box"; None takes either. Sets of boxes are all towers or all scattered.
-        size: How many; None takes one to five, or three boxes.
-        split: As for ``sample_scene``.
-    """
-    style = style or rng.choice(("plain", "box"))
-    count = size or (3 if style == "box" else rng.choice((1, 2, 2, 2, 3, 3, 4, 5)))
-    towers = rng.random() < 0.5
-    scenes: list[Scene] = []
-    while len(scenes) < count:
-        most = 8 if style == "plain" or rng.random() < 0.3 else 6
-        scene = sample_scene(rng, style=style, max_things=most, split=split)
-        if style == "box" and bool(scene.tower) != towers:
-            continue
-        looks = [(thing.color, thing.kind) for one in scenes for thing in one.things]
-        if style == "plain" and looks:
-            scene = like(rng, scene, looks, 0.5, split)
-        scenes.append(scene)
-    return scenes
-
-
-def like(
-    rng: random.Random, scene: Scene, looks: Sequence[tuple[str, str]], chance: float, split: Literal["train", "test"]
-) -> Scene:
-    """Gives some things of a scene the looks of others, or nearly."""
-
-    def again(thing: Thing) -> Thing:
-        if rng.random() > chance:
-            return thing
-        color, kind = rng.choice(looks)
-        color = color if rng.random() < 0.65 else rng.choice(COLORS)
-        return thing if split == "train" and (color, kind) in HELD_OUT else replace(thing, color=color, kind=kind)
-
-    return replace(scene, things=tuple(map(again, scene.things)))

@@ -29,7 +29,8 @@ def _nouns(q: Slots) -> SimpleNamespace:
     style = style_of(q.scenes)
     one = q.rng.choice(("picture", "image")) if style == "plain" else style
     has, have = q.rng.choice(_VERBS[style])
-    return SimpleNamespace(one=one, many=plural(one), a=with_article(one), has=has, have=have)
+    count = number(q.rng, len(q.scenes))
+    return SimpleNamespace(one=one, many=plural(one), a=with_article(one), has=has, have=have, count=count)
 
 
 def _several(lowest: int) -> Maker:
@@ -50,7 +51,7 @@ def _ordinal(q: Slots) -> SimpleNamespace:
     words = q.rng.choice((("first", "second"), ("left", "right"))) if count == 2 else ("first", "second", "third")
     place = q.rng.randrange(min(count, len(words)))
     other = words[1 - place] if place < 2 else ""
-    return SimpleNamespace(word=words[place], other=other, place=place, sign="<" if place else ">")
+    return SimpleNamespace(word=words[place], other=other, place=place, rest=1 - place, sign="<" if place else ">")
 
 
 def _two_places(q: Slots) -> SimpleNamespace:
@@ -66,9 +67,30 @@ def _own_place(q: Slots) -> SimpleNamespace:
     sides = {2: ("left", "right"), 3: ("left", "middle", "right")}.get(count)
     if sides and q.rng.random() < 0.3:
         words = [f"the {sides[index]} {q.n.one}"]
+        if sides[index] == "right":  # of two pictures or of three: the last
+            return SimpleNamespace(place=-1, said=words[0])
     if index == count - 1 and q.rng.random() < 0.4:
         return SimpleNamespace(place=-1, said=f"the last {q.n.one}")
     return SimpleNamespace(place=index, said=words[q.rng.random() < 0.3 and len(words) > 1])
+
+
+def _pair_of_places(q: Slots) -> SimpleNamespace:
+    """Two pictures of a set of three or more by their places."""
+    count, name = len(q.scenes), q.n
+    first, second = sorted(q.rng.sample(range(count), 2))
+    words = [
+        f"the {ORDINALS[first]} and the {ORDINALS[second]} {name.one}",
+        f"the {ORDINALS[first]} and {ORDINALS[second]} {name.many}",
+        f"{name.many} {number(q.rng, first + 1)} and {number(q.rng, second + 1)}",
+    ]
+    if second == count - 1:
+        words.append(f"the {ORDINALS[first]} and the last {name.one}")
+        second = -1 if q.rng.random() < 0.5 else second
+    if (first, second) == (0, 1):
+        words.append(f"the first two {name.many}")
+    if first == count - 2:
+        words.append(f"the last two {name.many}")
+    return SimpleNamespace(first=first, second=second, said=q.rng.choice(words))
 
 
 def _extreme(q: Slots) -> SimpleNamespace | None:
@@ -80,7 +102,7 @@ def _extreme(q: Slots) -> SimpleNamespace | None:
     if most:
         number_word = q.rng.choice(("largest", "highest", "biggest"))
         return SimpleNamespace(call="max", most="most", more="more", number=number_word)
-    number_word = q.rng.choice(("smallest", "lowest", "smallest"))
+    number_word = q.rng.choice(("smallest", "lowest"))
     return SimpleNamespace(call="min", most="fewest", more="fewer", number=number_word)
 
 
@@ -90,6 +112,7 @@ SET_MAKERS: dict[str, Maker] = {
     "extreme": _extreme,
     "two places": _two_places,
     "nouns": _nouns,
+    "pair of places": _pair_of_places,
     "several": _several(1),
     "two or more": _several(2),
 }

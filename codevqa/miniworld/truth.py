@@ -13,11 +13,12 @@ from collections.abc import Callable, Sequence
 import pydantic_monty as monty
 
 from .phrases import parse_phrase
-from .places import SIDES
+from .places import SIDES, outermost, place
 from .world import CANVAS, Scene
 
 GRID = 24
 _SIDES = {side.relation: side for side in SIDES}
+_HALVES = {side.half: side for side in SIDES}
 
 
 def query(scene: Scene, question: str) -> str:
@@ -63,6 +64,20 @@ def _beside(scene: Scene, relation: str, phrase: str) -> str:
     return things[0].kind
 
 
+def _at_corner(scene: Scene, where: str) -> str:
+    things = [thing for thing in scene.things if place(thing) == f"at the {where}"]
+    if len(things) != 1:
+        raise ValueError(f"{len(things)} things are at the {where}")
+    return things[0].kind
+
+
+def _color_of_all(scene: Scene, phrase: str) -> str:
+    colors = {thing.color for thing in parse_phrase(phrase).find(scene)}
+    if len(colors) != 1:
+        raise ValueError(f"the {phrase} have {len(colors)} colors")
+    return colors.pop()
+
+
 def _touching(scene: Scene, phrase: str, wall: str) -> int:
     return sum(thing.touches(wall) for thing in parse_phrase(phrase).find(scene))
 
@@ -89,6 +104,9 @@ _ANSWERS: dict[str, Callable[..., bool | int | str | None]] = {
     r"What color is the ([\w ]+)\?": lambda scene, what: parse_phrase(what).the(scene).color,
     r"What size is the ([\w ]+)\?": lambda scene, what: parse_phrase(what).the(scene).size,
     rf"What is ({'|'.join(_SIDES)}) the ([\w ]+)\?": _beside,
+    r"What is (?:at|on) the (top|bottom|left|right)\?": lambda scene, half: outermost(scene, _HALVES[half]).kind,
+    r"What is at the ((?:top|bottom) (?:left|right))\?": _at_corner,
+    r"What color are the ([\w ]+)\?": _color_of_all,
     r"What is the ([\w ]+)\?": lambda scene, what: parse_phrase(what).the(scene).kind,
     r"Are all the (?:objects|items|blocks) (\w+)\?": lambda scene, color: all(
         thing.color == color for thing in scene.things

@@ -34,10 +34,10 @@ COMMONEST = (1, 2, 4, 8, 16, 32)
 """So many of the commonest colours; what share of a picture they cover counts."""
 SHORT = 3
 """Words of fewer letters are not looked up: they are what is left of others ("it'll")."""
-SPELT = 5
+SPELT = 4
 """Words of fewer letters are near to too many others to be taken for one that is spelt wrongly."""
-ALIKE = 0.82
-"""How alike two words must be for one to be the other, spelt wrongly: one letter of six, and not of five."""
+ALIKE = 0.8
+"""How alike two words must be for one to be the other, spelt wrongly: one letter of five, and not of four."""
 NAMED = 5
 """Pictures that a message names; more are counted."""
 _SIZE = np.searchsorted(STEPS, np.arange(511), side="right")
@@ -142,8 +142,11 @@ class Domain:
 
     def near(self, word: str) -> str:
         """Returns the word that was probably meant; empty where none is near."""
-        near = get_close_matches(word, self.words, 1, ALIKE) if word not in self.others else []
-        return near[0] if near and len(word) > SHORT else ""
+        if word in self.others or len(word) <= SHORT:
+            return ""
+        swapped = [word[:n] + word[n + 1] + word[n] + word[n + 2 :] for n in range(len(word) - 1)]
+        near = get_close_matches(word, self.words, 1, ALIKE) or [meant for meant in swapped if meant in self.words]
+        return near[0] if near else ""
 
 
 def words_in(text: str) -> list[str]:

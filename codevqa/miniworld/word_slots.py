@@ -1,0 +1,94 @@
+"""Slots of questions that are colors, kinds or sizes."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+from .phrases import Phrase
+from .slots import Maker, Slots, Word, colors_of, kinds_of
+from .world import SIZES
+
+
+def _own(part: str) -> Maker:
+    """The color or the kind of what ``a`` describes, or another one; after ``c`` the second of two options."""
+
+    def make(q: Slots) -> Word:
+        options = colors_of(q.scene) if part == "color" else kinds_of(q.scene)
+        true, first = getattr(q.a.the(q.scene), part), getattr(q, "c", None)
+        right = first != true if first else q.rng.random() < 0.5
+        return Word(true if right else q.rng.choice([one for one in options if one != true]))
+
+    return make
+
+
+def _own_color_of_b(q: Slots) -> Word:
+    """The color of what ``b`` describes, or another."""
+    true = q.b.the(q.scene).color
+    return Word(
+        true if q.rng.random() < 0.6 else q.rng.choice([color for color in colors_of(q.scene) if color != true])
+    )
+
+
+def _own_size(q: Slots) -> SimpleNamespace:
+    """The size of what ``a`` describes, or another, and a word for it."""
+    size = q.a.the(q.scene).size if q.rng.random() < 0.5 else q.rng.choice(SIZES)
+    return SimpleNamespace(size=size, word=q.rng.choice(_SIZE_WORDS[size]))
+
+
+def _extreme_size(q: Slots) -> SimpleNamespace | None:
+    """Small or large, where only one thing has this size, and the words for it."""
+    size = q.rng.choice(("small", "large"))
+    if len(q.scene.things) == 1 or Phrase(size=size).count(q.scene) != 1:
+        return None
+    bases = ("small",) if size == "small" else ("large", "bigg")
+    base = q.rng.choice(bases)
+    return SimpleNamespace(size=size, most=f"{base}est".replace("eest", "est"), more=f"{base}er".replace("eer", "er"))
+
+
+def _shuffled(q: Slots) -> SimpleNamespace:
+    """The phrases ``a`` and ``b`` in either order."""
+    first, second = q.rng.sample((q.a.kind, q.b.kind), 2)
+    return SimpleNamespace(first=Word(first), second=Word(second))
+
+
+def _color_of_some(q: Slots) -> str:
+    """The color of a thing that ``a`` describes."""
+    return q.rng.choice([str(thing.color) for scene in q.scenes for thing in q.a.find(scene)])
+
+
+def _color_of_either(q: Slots) -> str | None:
+    """The color of ``a`` or of ``b``, which the other has not."""
+    first, second = (str(what.the(q.scene).color) for what in (q.a, q.b))
+    return q.rng.choice((first, second)) if first != second else None
+
+
+def _sign(q: Slots) -> SimpleNamespace:
+    """A word that compares sizes, and what a program compares."""
+    sign = q.rng.choice("><")
+    return SimpleNamespace(sign=sign, word=q.rng.choice(("bigger", "larger") if sign == ">" else ("smaller",)))
+
+
+def _bigger(q: Slots) -> SimpleNamespace | None:
+    """As ``_sign``; only for things that differ in size."""
+    return _sign(q) if q.a.the(q.scene).size != q.b.the(q.scene).size else None
+
+
+_SIZE_WORDS = {"small": ("small", "little", "tiny"), "medium": ("medium",), "large": ("large", "big")}
+
+
+WORD_MAKERS: dict[str, Maker] = {
+    "described": lambda q: " and ".join(part for part in (q.a.size, q.a.color) if part),
+    "own color": _own("color"),
+    "own kind": _own("kind"),
+    "color": lambda q: q.rng.choice(colors_of(q.scene)),
+    "color of some": _color_of_some,
+    "color of either": _color_of_either,
+    "bigger": _bigger,
+    "sign": _sign,
+    "own color of b": _own_color_of_b,
+    "own size": _own_size,
+    "extreme size": _extreme_size,
+    "shuffled": _shuffled,
+    "and": lambda q: "but" if q.y.name == "lacks" and q.rng.random() < 0.7 else "and",
+}
+"""Makers by the names that the table of questions gives them."""
