@@ -39,7 +39,7 @@ from codevqa.presets.presets import preset
 from codevqa.primitives.kinds import Image
 from codevqa.sandbox.sandbox import Sandbox
 from codevqa.writing.choice import judged
-from codevqa.writing.worlds import behaviours
+from codevqa.writing.trial import try_out
 from codevqa.writing.writer import Writer
 
 GOLD = Path(__file__).with_name("gold")
@@ -155,10 +155,11 @@ async def compared(one: Asked, drafts: Sequence[str], sandbox: Sandbox) -> dict[
     def said(value: object) -> str:
         return fitted_answer(value, one.question, kind)
 
-    found = await behaviours(drafts, sandbox, images, said)
+    found = await try_out(drafts, sandbox, images, said)
     chosen = next(one for one in judged([Program(source) for source in drafts], found) if one.chosen)
-    both = [await behaviours([one.program, chosen.source], sandbox, images, said, seed) for seed in SEEDS]
-    worlds = [(gold, mine) for pair in both for gold, mine in zip(*pair, strict=True) if gold is not None]
+    both = [await try_out([one.program, chosen.source], sandbox, images, said, seed) for seed in SEEDS]
+    pairs = [zip(*(trial.behaviour for trial in pair), strict=True) for pair in both]
+    worlds = [(gold, mine) for pair in pairs for gold, mine in pair if gold is not None]
     return {
         "set": one.set,
         "kind": one.kind,

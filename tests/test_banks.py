@@ -24,7 +24,7 @@ from codevqa.primitives.visual import KNOWLEDGE, VISUAL
 from codevqa.prompts import Example, PromptSet, available, load
 from codevqa.sandbox.sandbox import Sandbox
 from codevqa.writing.prompt_forms import opening_line
-from codevqa.writing.worlds import behaviours
+from codevqa.writing.trial import try_out
 
 KNOWN = VISUAL.extend([find_object, *KNOWLEDGE])
 OPENERS = {"open_image", "open_images"}
@@ -40,8 +40,8 @@ async def check(example: Example, sandbox: Sandbox, pictures: int) -> None:
     await sandbox.check(f"{opening_line(example.form, 1)}\n{example.program}")
     found: set[str | None] = set()
     for seed in range(SEEDS):
-        (answers,) = await behaviours([example.program], sandbox, IMAGES[:pictures], answer_text, seed)
-        found |= {*answers}
+        trial, _ = await try_out([example.program, ""], sandbox, IMAGES[:pictures], answer_text, seed)
+        found |= {*trial.behaviour}
         if len(found) > 1:
             break
     wanted = question_kind(example.question)

@@ -82,7 +82,7 @@ def test_lists_patterns_and_many_files_are_collections(given: str, tmp_path: Pat
         (tmp_path / "list").write_text("\r\n".join(paths))
     words = {"lines": ["--from", "list"], "nul": ["--from", "-"], "glob": ["many/*.png"], "many": paths}[given]
     stdin = "\0".join(paths) if given == "nul" else ""
-    with engine(['answer = query(images[10], "Is it blue?")']) as vqa:
+    with engine('answer = query(images[10], "Is it blue?")') as vqa:
         done = codevqa("ask", *words, "-q", "Is it?", "--json", "--quiet", stdin=stdin, engine=vqa)
     told = json.loads(done.stdout)
     assert told["answer"] == "yes" and list(told["pictures"].values()) == paths

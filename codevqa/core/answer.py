@@ -57,8 +57,8 @@ class Answer:
     cost: Cost | None = field(default=None, compare=False)
     """What it took to find, without waiting; None where it could not be answered at all."""
     confidence: float | None = None
-    """How probable it is that the answer is right, from 0 to 1; None where one program alone was written, or none
-    answered. Fitted on drawn pictures (:mod:`codevqa.engine.confidence`)."""
+    """How probable it is that the answer is right, from 0 to 1; None where fewer than three programs were written,
+    none answered, or the one that answered was refused. Fitted on drawn pictures (:mod:`codevqa.engine.confidence`)."""
     abstained: bool = False
     """Whether the text is "I don't know" since the confidence is below :attr:`codevqa.Settings.abstain_below`; the
     drafts have the answers."""

@@ -105,7 +105,12 @@ class WriterSettings(_Table):
     """In-context examples; None takes the prompt set's number (12 GQA, 6 COVR and NLVR2)."""
     programs: Annotated[int, Field(ge=1, le=16)] = 1
     """Programs that are written for a question, from different subsets of its nearest examples. The one that agrees
-    most with the others in random worlds is run. At least :attr:`Settings.agree` are written."""
+    most with the others in random worlds is run; where the first three agree, no more are written. At least
+    :attr:`Settings.agree` are written."""
+    refuse: bool = True
+    """Whether a program is refused whose answer is the same in all random worlds, or that asks for something that
+    changes nothing there. Then another is written, even where ``programs`` is 1; so is one beside a program that looks
+    at one picture of several."""
     max_tokens: _From1 = 512
     """Length of a program in tokens."""
     repairs: _From0 = 1

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
+from types import MappingProxyType
 from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import PlainSerializer, PlainValidator
@@ -91,11 +92,12 @@ Box: TypeAlias = tuple[Number, Number, Number, Number]
 
 @dataclass(frozen=True)
 class DomainWarning:
-    """Why an answer is not to be relied on: the question lies outside of what the models know."""
+    """Why an answer is not to be relied on: the question lies outside of what the models know, or its program is
+    doubted."""
 
-    kind: Literal["picture", "words", "spelling"]
-    """Pictures unlike those they know; words they have never met; or words that are probably known ones spelt wrongly,
-    which keeps no question from being answered."""
+    kind: Literal["picture", "words", "spelling", "unsure"]
+    """Pictures unlike those they know; words they have never met; words that are probably known ones spelt wrongly,
+    which keeps no question from being answered; or no program was written that depends on all that it asked."""
     message: str
     """One line, for people."""
     images: Pictures = ()
@@ -185,6 +187,16 @@ class Call:
         return f"<Call {self.index}: {' '.join(str(self).split()):.100}>"
 
 
+Fault: TypeAlias = Literal["fails", "blind", "unread", "one picture"]
+"""What random worlds show of a program by itself: it never runs to an answer; its answer is always the same; an answer
+that it asked for changes nothing, whatever it is; or of several pictures it looks at one alone, which is right where
+the question names that one."""
+REFUSED: Mapping[Fault | None, str] = MappingProxyType(
+    {"blind": "the answer is always the same", "unread": "something that it asks for changes nothing"}
+)
+"""What a right program does not do, in words. Another is written."""
+
+
 @dataclass(frozen=True)
 class Draft:
     """One of several programs that were written for a question, and how it did in random worlds."""
@@ -196,8 +208,8 @@ class Draft:
     """How often it answers as the other drafts do: from 0 to 1."""
     cluster: int
     """Drafts with one number behave alike; counted from 1."""
-    fault: Literal["fails", "blind"] | None = None
-    """It never runs to an answer, or its answer is the same in all worlds and depends on no picture."""
+    fault: Fault | None = None
+    """Why it was doubted."""
     chosen: bool = False
     """Whether the answer is its answer."""
     answer: str | None = None

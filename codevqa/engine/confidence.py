@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from ..core.answer import Answer
 from ..core.selection import logistic
-from ..core.trace import Draft
+from ..core.trace import REFUSED, Draft
 
 DONT_KNOW = "I don't know"
 """The answer to what the models do not know, or not surely enough."""
@@ -20,15 +20,19 @@ WORLDS = (-0.75, 2.44)
 Both are logistic regressions over 982 questions about drawn pictures, with Qwen2.5-Coder-1.5B and five programs each
 (benchmarks/confidence.py; docs/reports/language-models.md)."""
 
+FEWEST = 3
+"""Programs that a confidence takes."""
+
 
 def sure_enough(answer: Answer, below: float) -> Answer:
     """Returns an answer with its confidence; "I don't know" where that is below a threshold.
 
-    An answer of one program has none, and stays as it is.
+    An answer of one program has none, nor of two, nor of a refused one: it stays as it is.
     """
-    if not answer.trace.drafts:
+    drafts = answer.trace.drafts
+    if len(drafts) < FEWEST or any(draft.chosen and draft.fault in REFUSED for draft in drafts):
         return answer
-    sure = confidence(answer.trace.drafts)
+    sure = confidence(drafts)
     if sure >= below:
         return replace(answer, confidence=sure)
     return replace(answer, text=DONT_KNOW, confidence=sure, abstained=True)

@@ -36,14 +36,14 @@ from ..core.errors import (
 from ..core.events import Answered, Event, Failed, Rejected, Tell, Wrote
 from ..core.images import Picture, load_pictures
 from ..core.question_kind import QuestionKind, question_kind
-from ..core.trace import Cost, DomainWarning, Draft, Evidence, Form, ImageRef, Plain, Program, Trace
+from ..core.trace import REFUSED, Cost, DomainWarning, Draft, Evidence, Fault, Form, ImageRef, Plain, Program, Trace
 from ..models.base import Models
 from ..primitives.context import CallContext
 from ..primitives.kinds import Image
 from ..primitives.parts import Reading
 from ..writing.choice import write_best
 from ..writing.replies import why_empty
-from ..writing.worlds import Behaviour, behaviours
+from ..writing.trial import Trial, try_out
 from ..writing.writer import Writer
 from .answer_text import answer_text, fitted_answer, plain, release_text
 from .call_plan import CallPlan
@@ -141,6 +141,8 @@ class QuestionRun:
         self.programs: tuple[Program, ...] = ()
         self.drafts: tuple[Draft, ...] = ()
         """What each of the programs is worth, where several were written."""
+        self.fault: Fault | None = None
+        """Why the program is doubted."""
 
     async def finish(self) -> Answer:
         """Answers; the steps in order."""
@@ -234,12 +236,16 @@ class QuestionRun:
         self._embed_ahead(writer)
         await writer.prepare(self.question, self.form, self.engine.services.embed.many)
         most = max(writer.settings.programs, self.engine.settings.agree)
-        if most == 1:
+        if most == 1 and not writer.settings.refuse:
             return await writer.write(self.question, self.form, generate, shots=shots, tell=self.listener)
-        self.programs, self.drafts = await write_best(
-            writer, self.question, self.form, generate, self._behaviours, most=most, shots=shots, tell=self.listener
+        self.programs, drafts = await write_best(
+            writer, self.question, self.form, generate, self._try_out, most=most, shots=shots, tell=self.listener
         )
-        return next(one for one, draft in zip(self.programs, self.drafts, strict=True) if draft.chosen)
+        self.drafts = drafts if len(drafts) > 1 else ()  # one alone was not chosen
+        program, self.fault = next(
+            (one, draft.fault) for one, draft in zip(self.programs, drafts, strict=True) if draft.chosen
+        )
+        return program
 
     def _embed_ahead(self, writer: Writer) -> None:
         """Embeds the questions that wait for a worker in one batch with this one, unless this one was among such.
@@ -250,14 +256,20 @@ class QuestionRun:
         if not services.embed.remembers(writer.sentences([self.question], self.form)):
             services.embed_ahead(writer.sentences(self.engine.workers.take_fresh(self.form), self.form))
 
-    async def _behaviours(self, programs: Sequence[str]) -> list[Behaviour]:
+    async def _try_out(self, programs: Sequence[str]) -> list[Trial]:
         """Runs programs in random worlds, where their answers are held to the question as real ones are."""
-        fit = self.engine.writer.settings.fit
+        fit, refuse = self._writer.settings.fit, self._writer.settings.refuse
 
         def said(value: Plain) -> str:
             return fitted_answer(value, self.question, self._kind) if fit else answer_text(value)
 
-        return await behaviours(programs, self.engine.sandbox, self.images, said, self.engine.settings.seed)
+        # They see of pictures how many there are and how large: a statement about other pictures goes the same way.
+        shown = tuple((image.index, image.picture.size) for image in self.images)
+        sandbox, seed = self.engine.sandbox, self.engine.settings.seed
+        trials = await sandbox.once(
+            (*programs, self.question, self.form, shown), lambda: try_out(programs, sandbox, self.images, said, seed)
+        )
+        return trials if refuse else [replace(trial, fault=None) for trial in trials]
 
     async def _execute(self, program: Program) -> Answer:
         """Checks and runs a program; one that the model wrote and that fails before its first call goes back once."""
@@ -284,6 +296,8 @@ class QuestionRun:
                 repairs_left -= 1
                 self.calls = self._new_calls()
                 program = await self._writer.repair(program, error, engine.services.write, tell=self.listener)
+                if engine.writer.settings.refuse:
+                    self.fault = (await self._try_out([program.source]))[0].fault
 
     @property
     def _several(self) -> bool:
@@ -297,7 +311,9 @@ class QuestionRun:
             ProgramError: none of them answered; why the first failed.
         """
         settings, drafts = self.engine.settings, self.drafts
-        order = sorted(range(len(drafts)), key=lambda place: (not drafts[place].chosen, -drafts[place].agreement))
+        sound = [place for place, draft in enumerate(drafts) if draft.fault not in REFUSED]
+        order = sound or list(range(len(drafts)))
+        order.sort(key=lambda place: (not drafts[place].chosen, -drafts[place].agreement))
         tried: dict[str, tuple[Answer | ProgramError, ProgramCalls]] = {}
         for program in (self.programs[place] for place in order[: settings.agree]):
             spent = sum(len(calls.made) for _, calls in tried.values())
@@ -316,7 +332,7 @@ class QuestionRun:
             raise next(outcome for outcome in outcomes.values() if isinstance(outcome, ProgramError))
         votes = Counter(answer.text for answer in said.values())
         winner = max(said, key=lambda place: votes[said[place].text])  # the first of those with most
-        self.program, self.calls = said[winner].program, tried[sources[winner]][1]
+        self.program, self.calls, self.fault = said[winner].program, tried[sources[winner]][1], drafts[winner].fault
         self.drafts = tuple(
             replace(draft, chosen=place == winner, answer=said[place].text if place in said else None)
             for place, draft in enumerate(drafts)
@@ -399,6 +415,11 @@ class QuestionRun:
 
     # -- the answer --------------------------------------------------------------------------------------------------
 
+    def _doubts(self) -> Iterator[DomainWarning]:
+        """Yields why the program that answers is not to be relied on: none was written that could be."""
+        if self.fault in REFUSED:
+            yield DomainWarning("unsure", f"Do not rely on this answer: in random worlds, {REFUSED[self.fault]}.")
+
     def _read_answer(self, reading: Reading) -> Answer:
         return self._answer(reading.text, value=reading.text, baseline=reading.evidence)
 
@@ -424,6 +445,6 @@ class QuestionRun:
                 dict(sorted(usage.kinds.items())),
                 usage.estimated_tokens,
             ),
-            warnings=self.warnings,
+            warnings=self.warnings if baseline else (*self.warnings, *self._doubts()),
             sources=tuple(given for given in self.request.images if not isinstance(given, ImageError)),
         )

@@ -22,6 +22,7 @@ RELEASE: Mapping[str, object] = MappingProxyType(
         "writer.retrieval": "words",
         "writer.shots": None,
         "writer.programs": 1,
+        "writer.refuse": False,
         "writer.max_tokens": 512,
         "writer.repairs": 0,
         "writer.fit": False,

@@ -64,7 +64,7 @@ _READING = QuerySettings(captions=7, selection="kind")
 _WRITING = WriterSettings(retrieval="both", shots=12)
 """What writes the best programs for real sentences about two pictures (docs/reports/language-models.md)."""
 _AS_PUBLISHED = Settings(
-    writer=WriterSettings(form="completion", repairs=0, fit=False),
+    writer=WriterSettings(form="completion", programs=1, refuse=False, repairs=0, fit=False),
     query=QuerySettings(form="completion", fit=False),
 )
 """The paper's method and nothing that was added to it; every number not named here has the paper's value anyway."""

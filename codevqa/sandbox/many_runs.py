@@ -1,14 +1,16 @@
 """One program run many times over in one session of a worker, each time with other answers to its calls.
 
 A call that was made before is answered inside the interpreter: each costs one exchange with the worker, however many
-runs there are.
+runs there are. A run may change the answer to one call alone.
 """
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, TypeAlias
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import pydantic_monty as monty
 
@@ -28,21 +30,33 @@ if TYPE_CHECKING:
 Ask: TypeAlias = Callable[[str, "tuple[Any, ...]", "dict[str, Any]"], Sequence[object]]
 """Answers one call of a primitive, by a value for each world. A TypeError, ValueError or LookupError is raised inside
 the program."""
-PATIENCE = 5
-"""How many times the limit of one run all runs may take."""
+Result = TypeVar("Result")
 _CALL = """
 vqa_known = {}
 
 
-def vqa_call(name, args, rest, repr=repr, isinstance=isinstance, list=list):
+def vqa_call(name, args, rest, repr=repr, isinstance=isinstance, list=list, len=len):
     key = repr((name, args, rest))
     if key not in vqa_known:
-        vqa_known[key] = vqa_ask(name, args, rest)
-    found = vqa_known[key][vqa_world]
+        vqa_known[key] = len(vqa_known), vqa_ask(name, args, rest)
+    number, column = vqa_known[key]
+    found = column[vqa_other if number == vqa_changed else vqa_world]
     return found[:] if isinstance(found, list) else found
 """
 _FORGET = "try: raise ValueError\nexcept ValueError as {}: pass\n"
 """Takes its value from a name: the interpreter has no ``del``."""
+
+
+@dataclass(frozen=True)
+class AskedCall:
+    """A call that a program made in some run."""
+
+    about: tuple[str, ...]
+    """The primitive, and what of its texts the program's source has: what it asks, of whatever picture."""
+    args: tuple[Any, ...]
+    """All arguments, those by name too."""
+    values: Sequence[object]
+    """Its answer in each world."""
 
 
 class ManyRuns:
@@ -53,6 +67,7 @@ class ManyRuns:
     ) -> None:
         program = rewrite(source, primitives)
         self._ask = ask
+        self._source = source
         self._names = primitives.names
         self._limits = limits
         self._handles = Handles()
@@ -64,27 +79,42 @@ class ManyRuns:
         first += [f"{name} = vqa_in({name})\n" for name in self._inputs if program.keyed]
         first += [f"{name} = lambda *args, **rest: vqa_call({name!r}, args, rest)\n" for name in primitives.names]
         self._text = f"{''.join(first)}{program.source}\n{READ_KEYED if program.keyed else READ}"
+        self.asked: list[AskedCall] = []
+        """The calls so far, each once."""
+        self.spent = False
+        """Whether its time is over. Then it runs no more."""
+        self._end = 0.0
+        self._session: MontySession | None = None
 
-    def outcomes(self, opening: MontySession, wall: Wall | None, worlds: int) -> list[Plain]:
-        """Runs it in every world; blocks. One that reaches its time limit once would do so again: it runs no more."""
-        found: list[Plain] = [None] * worlds
-        end = time.perf_counter() + PATIENCE * self._limits.seconds
+    def study(self, opening: MontySession, wall: Wall | None, work: Callable[[ManyRuns], Result]) -> Result:
+        """Returns what is found out with :meth:`run`; blocks."""
+        found: list[Result] = []
+        with contextlib.suppress(monty.MontyError, RuntimeError), opening as session:
+            if wall is not None:
+                wall.shut(session.worker_pid)
+            session.feed_run(self._before, inputs=self._inputs)
+            self._session, self._end = session, time.perf_counter() + self._limits.seconds
+            found.append(work(self))
+        self._session, self.spent = None, True
+        return found[0] if found else work(self)
+
+    def run(self, world: int, changed: int = -1, other: int = 0) -> Plain:
+        """Returns what it leaves in a world, where the answer to one call may be that of another world.
+
+        None where it fails. All runs together may take as long as one on pictures.
+        """
+        if self.spent or self._session is None:
+            return None
         try:
-            with opening as session:
-                if wall is not None:
-                    wall.shut(session.worker_pid)
-                session.feed_run(self._before, inputs=self._inputs)
-                for world in range(worlds):
-                    begun = time.perf_counter()
-                    found[world] = self._outcome(session, world)
-                    if time.perf_counter() > min(end, begun + self._limits.seconds):
-                        break
+            return self._outcome(self._session, {"vqa_world": world, "vqa_changed": changed, "vqa_other": other})
         except (monty.MontyError, RuntimeError):
-            pass
-        return found
+            self.spent = True
+            return None
+        finally:
+            self.spent = self.spent or time.perf_counter() > self._end
 
-    def _outcome(self, session: MontySession, world: int) -> Plain:
-        inputs = {**self._inputs, "vqa_world": world, "vqa_ask": vqa_ask}
+    def _outcome(self, session: MontySession, chosen: dict[str, int]) -> Plain:
+        inputs = {**self._inputs, **chosen, "vqa_ask": vqa_ask}
         printed = monty.CollectString(self._limits.output_bytes)
         try:
             state = session.feed_start(self._text, inputs=inputs, print_callback=printed)
@@ -103,7 +133,10 @@ class ManyRuns:
             name, args, rest = given  # of the program's own making, if it likes
             if name not in self._names:
                 raise LookupError("there is no such primitive")
-            return {"return_value": self._handles.enter(list(self._ask(name, args, rest)))}
+            values = list(self._ask(name, args, rest))
+            texts = [one for one in (*args, *rest.values()) if isinstance(one, str) and one in self._source]
+            self.asked.append(AskedCall((name, *texts), (*args, *rest.values()), values))
+            return {"return_value": self._handles.enter(values)}
         except (TypeError, ValueError, LookupError) as error:
             return raised(error)
 

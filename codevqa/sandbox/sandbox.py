@@ -12,14 +12,14 @@ from __future__ import annotations
 
 import asyncio
 import atexit
-import functools
 import os
 import re
 import time
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Callable, Coroutine, Hashable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any, Literal
+from functools import cache, partial
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 import pydantic_monty as monty
 from cachetools import LRUCache
@@ -28,7 +28,7 @@ from ..core.errors import ProgramError, ProgramLimitError, ProgramSyntaxError, S
 from ..core.settings import Limits
 from ..primitives import Image, PrimitiveSet
 from .error_mapping import crash, explain
-from .many_runs import Ask, ManyRuns
+from .many_runs import Ask, ManyRuns, Result
 from .program_shape import shape
 from .rewrite import rewrite
 from .run import Host, Outcome, Run, gone, in_thread, nonsense
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from pydantic_monty import MontySession
 
 CHECKS_KEPT = 2048
-"""Results of the static check that are remembered."""
+"""Results of the static check, and of random worlds, that are remembered."""
 CHECK_TRIES = 3
 """How often a program is checked whose checker dies, before it is said to be the program's fault."""
 GRACE = 5.0
@@ -74,7 +74,7 @@ class Pools:
         self._started: dict[str, _Workers] = {}
         self._starting = asyncio.Lock()
         self.runs: set[Run] = set()
-        self.checks: dict[str, asyncio.Task[ProgramError | None]] = {}
+        self.checks: dict[Hashable, asyncio.Task[Any]] = {}
 
     async def get(self, which: Literal["runners", "checkers"]) -> _Workers:
         """Returns workers; they are started where there are none.
@@ -139,7 +139,7 @@ class Sandbox:
         self.workers = workers
         self.pools = Pools(workers, limits)
         """Its workers, which do not hold its primitives."""
-        self._checked: LRUCache[str, ProgramError | None] = LRUCache(CHECKS_KEPT)
+        self._done: LRUCache[Hashable, object] = LRUCache(CHECKS_KEPT)
 
     async def aclose(self) -> None:
         """Ends the workers; programs under way fail."""
@@ -166,14 +166,7 @@ class Sandbox:
             UnsetAnswerError: it never mentions ``answer``.
             ProgramLimitError: it is too long, or too much for the checker.
         """
-        source = self._readable(source)
-        try:
-            error = await self._verdict(source)
-        except asyncio.CancelledError:
-            task = asyncio.current_task()
-            if task is None or task.cancelling():
-                raise
-            raise gone() from None
+        error = await self._verdict(self._readable(source))
         if error is not None:
             # A fresh one each time: an exception that is raised collects its traceback and context.
             raise type(error)(error.message, line=error.line, hint=error.hint)
@@ -210,37 +203,55 @@ class Sandbox:
             self.pools.runs.discard(run)
             run.end(workers.slots.release)
 
-    async def run_in_worlds(self, source: str, ask: Ask, images: Sequence[Image], worlds: int) -> list[Any]:
+    async def run_in_worlds(
+        self, source: str, ask: Ask, images: Sequence[Image], work: Callable[[ManyRuns], Result]
+    ) -> Result | None:
         """Runs a program many times over, in one worker.
 
         Args:
             source: The program.
             ask: Answers each of its calls in all worlds at once; called in a thread.
             images: The question's pictures.
-            worlds: How many there are.
+            work: Runs it as often as it likes; called in a thread.
 
         Returns:
-            What it left in ``answer`` in each world; None where it failed.
+            What ``work`` returns; None where the program cannot be run at all.
         """
         try:
             many = ManyRuns(self._readable(source), ask, images, self.primitives, self.limits)
         except ProgramError:
-            return [None] * worlds
+            return None
         workers = await self.pools.get("checkers")
-        return await in_thread(workers.threads, many.outcomes, self._checkout(workers.pool), workers.wall, worlds)
+        session = self._checkout(workers.pool, limits=self.limits.about(len(images)))
+        return await in_thread(workers.threads, many.study, session, workers.wall, work)
+
+    async def once(self, key: Hashable, work: Callable[[], Coroutine[Any, Any, Result]]) -> Result:
+        """Returns what some work gives, which is done once for all who ask, and remembered.
+
+        Raises:
+            ProgramRuntimeError: the sandbox was closed meanwhile.
+        """
+        if key in self._done:
+            return cast(Result, self._done[key])
+        if key not in self.pools.checks:
+            self.pools.checks[key] = asyncio.create_task(work())
+            self.pools.checks[key].add_done_callback(lambda _: self.pools.checks.pop(key))
+        try:
+            # Whoever began it may be cancelled; others wait for it too.
+            result: Result = await asyncio.shield(self.pools.checks[key])
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            if task is None or task.cancelling():
+                raise
+            raise gone() from None
+        self._done[key] = result
+        return result
 
     # -- parts -------------------------------------------------------------------------------------------------------
 
     async def _verdict(self, source: str) -> ProgramError | None:
         """Returns what is wrong with a program, remembered or found."""
-        if source in self._checked:
-            return self._checked[source]
-        if source not in self.pools.checks:
-            self.pools.checks[source] = asyncio.create_task(self._find(source))
-            self.pools.checks[source].add_done_callback(lambda _: self.pools.checks.pop(source))
-        # Whoever began it may be cancelled; others wait for it too.
-        error = self._checked[source] = await asyncio.shield(self.pools.checks[source])
-        return error
+        return await self.once(source, partial(self._find, source))
 
     async def _find(self, source: str) -> ProgramError | None:
         """Returns what is wrong with a program; nothing where nothing is wrong with those of its shape."""
@@ -317,7 +328,7 @@ class Sandbox:
         return None
 
 
-@functools.cache
+@cache
 def _drain_at_exit() -> None:
     # The pool's threads call into Python after their last result; meeting a Python that is ending, they abort it.
     atexit.register(time.sleep, DRAIN)

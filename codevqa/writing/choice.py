@@ -1,17 +1,21 @@
-"""Chooses among several programs for one question: the one that does most often what the others do."""
+"""Chooses a program for a question: one that depends on what it asked, and does most often what the others do."""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 
+from ..core.errors import PromptTooLongError
 from ..core.events import Tell
 from ..core.together import together
-from ..core.trace import Draft, Form, Program
+from ..core.trace import REFUSED, Draft, Form, Program
+from .trial import Trial
 from .worlds import WORLDS, Behaviour
 from .writer import Generate, Writer
 
 FIRST = 3
-"""Drafts that are written first. Where they agree in all worlds, no more are written."""
+"""Drafts that are written first, where several are wanted. Where they agree in all worlds, no more are written."""
+LEAST = 2
+"""Drafts that are written at least where the first is doubted."""
 
 
 async def write_best(
@@ -19,53 +23,78 @@ async def write_best(
     question: str,
     form: Form,
     generate: Generate,
-    behave: Callable[[Sequence[str]], Awaitable[Sequence[Behaviour]]],
+    try_out: Callable[[Sequence[str]], Awaitable[Sequence[Trial]]],
     *,
     most: int,
     shots: int | None = None,
     tell: Tell | None = None,
 ) -> tuple[tuple[Program, ...], tuple[Draft, ...]]:
-    """Has several programs written, and returns them with what each is worth.
+    """Has programs written until one is trusted, and returns them with what each is worth.
 
     Args:
         writer, question, form, generate, shots, tell: as for :meth:`Writer.write`; the first draft alone is told of.
-        behave: runs sources in the same random worlds.
-        most: how many are written, if the first three do not agree.
+        try_out: runs sources in the same random worlds.
+        most: how many are written, if the first three do not agree; where 1, a second if the first is doubted.
 
     Raises:
         InputError: there are not so many examples.
         ModelError: the model failed.
     """
+
+    async def draft(number: int) -> Program | None:
+        try:
+            return await writer.write(
+                question, form, generate, shots=shots, draft=number, tell=None if number else tell
+            )
+        except PromptTooLongError:
+            if number == 0:
+                raise
+            return None  # its examples are longer than those of the first, which has room
+
     programs: list[Program] = []
     drafts: tuple[Draft, ...] = ()
-    while len(programs) < most and not (drafts and all(draft.agreement == 1 for draft in drafts)):
-        numbers = range(len(programs), most if programs else min(FIRST, most))
-        programs += await together(
-            writer.write(question, form, generate, shots=shots, draft=number, tell=None if number else tell)
-            for number in numbers
-        )
-        drafts = judged(programs, await behave([program.source for program in programs]))
+    begun, wanted = 0, min(FIRST, most)
+    while begun < wanted:
+        written = await together(draft(number) for number in range(begun, wanted))
+        programs += [program for program in written if program is not None]
+        drafts = judged(programs, await try_out([program.source for program in programs]))
+        begun, wanted = wanted, wanted if _trusted(drafts, most) else max(most, LEAST)
     return tuple(programs), drafts
 
 
-def judged(programs: Sequence[Program], behaviours: Sequence[Behaviour]) -> tuple[Draft, ...]:
-    """Returns programs as drafts, of which the first of those that agree most with the others is chosen."""
+def _trusted(drafts: Sequence[Draft], most: int) -> bool:
+    """Whether no more drafts are needed: all agree, or one alone has nothing against it."""
+    chosen = next(draft for draft in drafts if draft.chosen)
+    if most == 1:  # one that fails is repaired, where there is something to repair
+        return chosen.fault in (None, "fails")
+    return chosen.fault not in REFUSED and all(draft.agreement == 1 for draft in drafts)
+
+
+def judged(programs: Sequence[Program], trials: Sequence[Trial]) -> tuple[Draft, ...]:
+    """Returns programs as drafts, of which the first of those that agree most with the others is chosen.
+
+    One that no right program is like is chosen last. Where two disagree, one that looks at all pictures is chosen.
+    """
+    behaviours = [trial.behaviour for trial in trials]
     clusters = list(dict.fromkeys(behaviours))
     most = max(len(programs) - 1, 1) * WORLDS
     runs = [_alike(one, one) for one in behaviours]
     shared = [sum(_alike(one, other) for other in behaviours) - own for one, own in zip(behaviours, runs, strict=True)]
-    ranks = list(zip(shared, runs, strict=True))
+    ranks = [
+        (trial.fault not in REFUSED, own, run, trial.fault is None)
+        for trial, own, run in zip(trials, shared, runs, strict=True)
+    ]
     best = ranks.index(max(ranks))
     return tuple(
         Draft(
             program.source,
             program.examples,
             shared[number] / most,
-            clusters.index(one) + 1,
-            "fails" if not runs[number] else "blind" if len({*one}) == 1 else None,
+            clusters.index(trial.behaviour) + 1,
+            trial.fault,
             number == best,
         )
-        for number, (program, one) in enumerate(zip(programs, behaviours, strict=True))
+        for number, (program, trial) in enumerate(zip(programs, trials, strict=True))
     )
 
 

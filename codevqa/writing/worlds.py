@@ -12,22 +12,19 @@ import random
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any, TypeVar
 
-from ..core.answer_words import number_in
-from ..core.errors import ProgramError
 from ..core.program_tree import parse, syntax_tree
 from ..core.question_kind import question_kind
-from ..core.together import together
 from ..primitives import GRID, Image, PrimitiveSet
 from ..primitives.detection import count, crop
 from ..primitives.sets import SETS, sort_by
 from ..primitives.visual import opened, opened_set
-from ..sandbox.sandbox import Sandbox
+from ..sandbox.many_runs import AskedCall
 
 WORLDS = 30
-"""Worlds in which programs are compared."""
+"""Worlds in which programs are compared. There may be more (:data:`.trial.STAGES`)."""
 RATES = (0.15, 0.5, 0.85)
 """How often a thing is there, by turns of the worlds: where most are, "every picture" can hold; where few are, "any
 picture" can fail."""
@@ -50,32 +47,6 @@ this to was were with you
 """Words that tell no question from another."""
 
 
-async def behaviours(
-    programs: Sequence[str], sandbox: Sandbox, images: Sequence[Image], said: Callable[[Any], str], seed: int = 0
-) -> list[Behaviour]:
-    """Runs programs in the same worlds.
-
-    Args:
-        programs: their sources; equal ones run once.
-        sandbox: where they run.
-        images: the question's pictures, which nobody looks at.
-        said: gives the answer for what a program left, or raises a ProgramError.
-        seed: other seeds make other worlds.
-    """
-    worlds = Worlds(sandbox.primitives, images, programs, seed)
-    once = list(dict.fromkeys(programs))
-    found = await together(sandbox.run_in_worlds(source, worlds.ask, images, WORLDS) for source in once)
-    known = {source: tuple(_said(value, said) for value in left) for source, left in zip(once, found, strict=True)}
-    return [known[source] for source in programs]
-
-
-def _said(value: object, said: Callable[[Any], str]) -> str | None:
-    try:
-        return None if value is None else said(value).lower()
-    except ProgramError:
-        return None
-
-
 class Worlds:
     """Answers to the calls of several programs about one question, in all worlds at once.
 
@@ -84,10 +55,15 @@ class Worlds:
         images: the question's pictures.
         programs: their sources. A comparison in any of them can hold, and can fail to.
         seed: other seeds make other worlds.
+        count: how many there are.
     """
 
-    def __init__(self, primitives: PrimitiveSet, images: Sequence[Image], programs: Sequence[str], seed: int) -> None:
+    def __init__(
+        self, primitives: PrimitiveSet, images: Sequence[Image], programs: Sequence[str], seed: int, count: int
+    ) -> None:
+        self.count = count
         self._primitives = primitives
+        self.pictures = len(images)
         self._images = images
         self._pictures = {image.index: image.picture for image in images}
         self._seed = seed
@@ -100,6 +76,12 @@ class Worlds:
         numbers = [number for number in range(1, MOST + 1) if not compared.isdisjoint((number, str(number)))]
         self._counts = sorted({*COUNTS, *(near for one in numbers for near in (one - 1, one, one + 1))} - {0})
 
+    def looked_at(self, call: AskedCall) -> frozenset[int]:
+        """Returns the numbers of the pictures that the answer to a call depends on."""
+        listed = (item for value in call.args for item in (value if isinstance(value, list) else [value]))
+        named = {item.index for item in listed if isinstance(item, Image)}
+        return frozenset(named or {image.index for image in self._images})
+
     def ask(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
         """Answers a call in every world.
 
@@ -108,9 +90,9 @@ class Worlds:
         """
         given = self._primitives.get(name).bind(args, kwargs)
         if name == "open_image":
-            return [opened(self._images, str(given["path"]))] * WORLDS
+            return [opened(self._images, str(given["path"]))] * self.count
         if name == "open_images":
-            return [opened_set(self._images, str(given["path"]))] * WORLDS
+            return [opened_set(self._images, str(given["path"]))] * self.count
         empty = [value for value in given.values() if value == [] or (isinstance(value, str) and not value.strip())]
         if empty and not (empty == [[]] and name in SETS.names):
             raise ValueError(f"{name}() needs more than an empty argument")
@@ -121,7 +103,7 @@ class Worlds:
         if name in SETS.names and returns != "str" and isinstance(next(iter(given.values())), list):
             return self._sets(name, pictures, text)
         if name == crop.name:
-            return [self._cut(pictures[0], text)] * WORLDS
+            return [self._cut(pictures[0], text)] * self.count
         # "Is it red?" of what was cut out for a cup is "Is the cup red?" of the whole picture.
         within = " ".join((text, *(self._shown.get(image.picture.key, "") for image in pictures)))
         about = (content(within), *sorted(image.index for image in pictures))
@@ -129,10 +111,10 @@ class Worlds:
 
     def _sets(self, name: str, pictures: Sequence[Image], text: str) -> list[Any]:
         """Returns what is selected, counted or put in order, as if each picture were asked."""
-        asked = [self.ask("query", (image, text), {}) for image in pictures]
-        columns = [[0 if one == "no" else number_in(one) or 1 for one in column] for column in asked]
+        # A phrase is there where there is more than none, as what a yes/no question asks is.
+        columns = [list(map(int, self.ask("query", (image, f"How many {text}"), {}))) for image in pictures]
         left = []
-        for world in range(WORLDS):
+        for world in range(self.count):
             of = {place: column[world] for place, column in enumerate(columns)}
             order = sorted(of, key=lambda place: -of[place]) if name == sort_by.name else [one for one in of if of[one]]
             left.append([pictures[place] for place in order])
@@ -151,7 +133,7 @@ class Worlds:
         def of(inner: ast.AST, *place: int) -> list[Any]:
             return self._values(inner, (*about, *place), text, pictures)
 
-        counts = self._drawn("count", about, lambda chance, world: self._picked(chance, world, (0,), self._counts))
+        counts = self._picked("count", about, (0,), self._counts)
         match kind:
             case ast.Name("str"):
                 return self._read(about, text, counts)
@@ -186,19 +168,28 @@ class Worlds:
             return list(map(str, counts))
         if kind.choices:
             return self._drawn("choice", about, lambda chance, _: chance.choice(kind.choices))
-        return self._drawn("word", about, lambda chance, world: self._picked(chance, world, WORDS, self._words))
+        return self._picked("word", about, WORDS, self._words)
 
     def _drawn(self, what: str, about: tuple[Any, ...], draw: Callable[[random.Random, int], Value]) -> list[Value]:
         chance = random.Random(f"{self._seed}:{what}:{about}")
-        return [draw(chance, world) for world in range(WORLDS)]
+        return [draw(chance, world) for world in range(self.count)]
 
-    def _picked(self, chance: random.Random, world: int, rest: Sequence[Value], likely: Sequence[Value]) -> Value:
-        """Draws one of the likely as often as the world's rate says, else one of the rest."""
-        turn, rate = divmod(world, len(RATES))
-        pool = likely if chance.random() < RATES[rate] else rest
-        return pool[turn % len(pool)] if chance.random() < FAVOURITE else chance.choice(pool)
+    def _picked(self, what: str, about: tuple[Any, ...], rest: Sequence[Value], likely: Sequence[Value]) -> list[Value]:
+        """Draws one of the likely as often as each world's rate says, else one of the rest."""
+        uniform = random.Random(f"{self._seed}:{what}:{about[0]}")
+
+        def draw(chance: random.Random, world: int) -> Value:
+            turn, rate = divmod(world, len(RATES))
+            if world >= WORLDS and world % 2:
+                return uniform.choice(likely if uniform.random() < 0.5 else rest)
+            pool = likely if chance.random() < RATES[rate] else rest
+            favoured = world < WORLDS and chance.random() < FAVOURITE
+            return pool[turn % len(pool)] if favoured else chance.choice(pool)
+
+        return self._drawn(what, about, draw)
 
 
+@lru_cache(4096)
 def content(text: str) -> str:
     """Returns the stems of the words that tell a question from another, in the order of the alphabet.
 

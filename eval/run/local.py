@@ -86,7 +86,7 @@ class LocalAnswerer:
         except CodeVQAError as error:
             return _failed(example, job, error)
         wrong, trace = answer.error, _trace(answer)
-        if outside := {warning.kind for warning in answer.warnings} - {"spelling"}:
+        if outside := {warning.kind for warning in answer.warnings} - {"spelling", "unsure"}:
             trace["outside"] = sorted(outside)
         if "pictures" in example.record and (found := picked(answer)) is not None:
             trace["picked"] = found

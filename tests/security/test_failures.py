@@ -61,13 +61,16 @@ def test_a_server_that_never_comes_to_an_end_is_given_up(pieces: tuple[bytes, ..
 
 
 def test_a_server_that_dies_in_an_answer_is_asked_again_once_it_is_back(serve: Serve) -> None:
+    back = threading.Event()
+
     def answer(path: str, body: dict[str, Any], number: int) -> Reply:
-        if number < 3:
+        if not back.is_set():
             raise ConnectionError  # the connection ends
         return completion("answer = 'from the server'")
 
     with engine(model(serve(answer).url, max_retries=1)) as vqa:
         assert "Cannot reach the model server" in str(refused(vqa))
+        back.set()
         assert vqa.ask(RED, "What is it?").text == "from the server"
 
 
