@@ -100,6 +100,7 @@ def test_prompt_prints_what_ask_shows(words: tuple[object, ...], tmp_path: Path,
     [
         (("aks",), "No such command 'aks'. Did you mean 'ask'?"),
         (("run", "-", "-"), "cannot be the program and a picture"),
+        ((*ASKED, "-q", "Is it?"), "Only one question is asked at a time."),
         ((*ASKED, "--evidence"), "--evidence does nothing without --json or --questions."),
         ((*ASKED, "--method", "pnpvqa", "--shots", "2"), "--shots does nothing with"),
         ((*ASKED, "--method", "direct"), "The method direct needs a vision-language model. Name one: --preset api"),

@@ -72,6 +72,17 @@ class Grouped(typer.core.TyperGroup):
                     formatter.write(f"  {named(command):{wide}}  {said}\n")
 
 
+class OneQuestion(typer.core.TyperCommand):
+    """Refuses a second question, which would silently take the place of the first."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Parses the words after the command's name."""
+        *_, order = self.make_parser(ctx).parse_args(args=[*args])
+        if sum(option.name == "question" for option in order) > 1:
+            ctx.fail("Only one question is asked at a time. For many: codevqa ask --questions FILE.")
+        return super().parse_args(ctx, args)
+
+
 app = typer.Typer(
     name="codevqa",
     cls=Grouped,
@@ -83,7 +94,7 @@ app = typer.Typer(
 )
 for command in chain.from_iterable(TASKS.values()):
     example = f"Example: {EXAMPLES[command]}" if command in EXAMPLES else None
-    app.command(named(command), epilog=example)(choosing(command))
+    app.command(named(command), cls=OneQuestion, epilog=example)(choosing(command))
 
 
 def version(value: bool) -> None:
