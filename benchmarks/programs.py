@@ -29,7 +29,7 @@ from PIL import Image as PILImage
 from codevqa.core.errors import CodeVQAError
 from codevqa.core.images import load_picture
 from codevqa.core.question_kind import question_kind
-from codevqa.core.trace import Form, Program
+from codevqa.core.trace import REFUSED, Form, Program
 from codevqa.engine.answer_text import fitted_answer
 from codevqa.eval.statistics import compare, mean
 from codevqa.models.base import Completion, GenerationRequest, LanguageModel
@@ -167,6 +167,7 @@ async def compared(one: Asked, drafts: Sequence[str], sandbox: Sandbox) -> dict[
         "question": one.question,
         "source": chosen.source,
         "agreement": chosen.agreement,
+        "fault": chosen.fault,
         "runs": all(mine is not None for _, mine in worlds),
         "agrees": sum(gold == mine for gold, mine in worlds) / len(worlds),
     }
@@ -193,7 +194,7 @@ async def measure(
 
 
 def lines(rows: dict[str, list[dict[str, Any]]]) -> Iterator[str]:
-    """Yields the table: for each arm and set how many programs run and how far they agree with gold."""
+    """Yields the table: for each arm and set how many programs run or are refused, and how far they agree with gold."""
     base = next(iter(rows))
     for arm, all_of in rows.items():
         for name in (*PICTURES, "all"):
@@ -202,7 +203,8 @@ def lines(rows: dict[str, list[dict[str, Any]]]) -> Iterator[str]:
                 continue
             agrees = [row["agrees"] for row in mine]
             runs = sum(row["runs"] for row in mine) / len(mine)
-            line = f"{arm:16} {name:6} runs {runs:.3f}  agrees {mean(agrees)}"
+            refused = sum(row["fault"] in REFUSED for row in mine)
+            line = f"{arm:16} {name:6} runs {runs:.3f}  refused {refused}  agrees {mean(agrees)}"
             if arm != base:
                 line += f"  against {base}: {compare(agrees, [row['agrees'] for row in first])}"
             yield line
