@@ -124,9 +124,13 @@ def test_an_interrupted_caller_leaves_the_line() -> None:
     holder.start()
     held.wait(10)
     timer = threading.Timer(0.1, os.kill, (os.getpid(), signal.SIGINT))
-    timer.start()
-    with pytest.raises(KeyboardInterrupt), turn:
-        time.sleep(5)  # not reached
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background job ignores it
+    try:
+        timer.start()
+        with pytest.raises(KeyboardInterrupt), turn:
+            time.sleep(5)  # not reached
+    finally:
+        signal.signal(signal.SIGINT, before)
     assert not turn.wanted
     done.set()
     holder.join()
