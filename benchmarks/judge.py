@@ -4,7 +4,7 @@
     python benchmarks/judge.py sheet programs.jsonl words both+12 --out sheet.md
     python benchmarks/judge.py score sheet.md
 
-``sheet`` writes each program under its question, in random order. Whoever judges puts "right" or "wrong" behind each
+``sheet`` writes each program under its question, in random order. The reader puts "right" or "wrong" behind each
 "verdict:". Which program is of which way stands in ``sheet.key.json``: do not open it before. Equal programs of a
 question are shown once. ``score`` prints the share that is right for each way, and a sign test of the pairs.
 """

@@ -296,7 +296,7 @@ class QuestionRun:
                 repairs_left -= 1
                 self.calls = self._new_calls()
                 program = await self._writer.repair(program, error, engine.services.write, tell=self.listener)
-                if engine.writer.settings.refuse:
+                if self._writer.settings.refuse:
                     self.fault = (await self._try_out([program.source]))[0].fault
 
     @property

@@ -145,17 +145,17 @@ def _table() -> dict[str, dict[str, Kind]]:
     return table
 
 
-_ALONE = re.compile(r"\b(picture|image|here|drawn|shown)\b|[.,] |n't there\?")
+_ABOUT_ITS_PICTURE = re.compile(r"\b(picture|image|here|drawn|shown)\b|[.,] |n't there\?")
 """Marks wordings that cannot be put to one picture of a set."""
 
 
 def _within(name: str, kind: Kind, row: dict[str, Any]) -> Kind | None:
     """The kind of question that puts one about a single picture to one picture of a set; None without a wording."""
     wordings = []
+    frames = [frame for several in row["wordings"] for frame in expanded(several)]
     for wording in kind.wordings:
         text, end = wording.removeprefix(UNSEEN)[:-1], wording[-1]
-        if "plain" in kind.styles and not _ALONE.search(text + end):
-            frames = [one for frame in row["wordings"] for one in expanded(frame)]
+        if "plain" in kind.styles and not _ABOUT_ITS_PICTURE.search(text + end):
             wordings += [UNSEEN * wording.startswith(UNSEEN) + frame.replace("{}", text) + end for frame in frames]
     if not wordings:
         return None

@@ -8,6 +8,9 @@ from .phrases import Phrase
 from .slots import Maker, Slots, Word, colors_of, kinds_of
 from .world import SIZES
 
+_SIZE_WORDS = {"small": ("small", "little", "tiny"), "medium": ("medium",), "large": ("large", "big")}
+_EXTREME_WORDS = {"small": (("smallest", "smaller"),), "large": (("largest", "larger"), ("biggest", "bigger"))}
+
 
 def _own(part: str) -> Maker:
     """The color or the kind of what ``a`` describes, or another one; after ``c`` the second of two options."""
@@ -40,9 +43,8 @@ def _extreme_size(q: Slots) -> SimpleNamespace | None:
     size = q.rng.choice(("small", "large"))
     if len(q.scene.things) == 1 or Phrase(size=size).count(q.scene) != 1:
         return None
-    bases = ("small",) if size == "small" else ("large", "bigg")
-    base = q.rng.choice(bases)
-    return SimpleNamespace(size=size, most=f"{base}est".replace("eest", "est"), more=f"{base}er".replace("eer", "er"))
+    most, more = q.rng.choice(_EXTREME_WORDS[size])
+    return SimpleNamespace(size=size, most=most, more=more)
 
 
 def _shuffled(q: Slots) -> SimpleNamespace:
@@ -71,9 +73,6 @@ def _sign(q: Slots) -> SimpleNamespace:
 def _bigger(q: Slots) -> SimpleNamespace | None:
     """As ``_sign``; only for things that differ in size."""
     return _sign(q) if q.a.the(q.scene).size != q.b.the(q.scene).size else None
-
-
-_SIZE_WORDS = {"small": ("small", "little", "tiny"), "medium": ("medium",), "large": ("large", "big")}
 
 
 WORD_MAKERS: dict[str, Maker] = {

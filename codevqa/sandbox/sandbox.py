@@ -237,7 +237,7 @@ class Sandbox:
             self.pools.checks[key] = asyncio.create_task(work())
             self.pools.checks[key].add_done_callback(lambda _: self.pools.checks.pop(key))
         try:
-            # Whoever began it may be cancelled; others wait for it too.
+            # The caller that began it may be cancelled; others wait for it too.
             result: Result = await asyncio.shield(self.pools.checks[key])
         except asyncio.CancelledError:
             task = asyncio.current_task()
