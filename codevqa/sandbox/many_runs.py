@@ -1,11 +1,13 @@
 """One program run many times over in one session of a worker, each time with other answers to its calls.
 
-A call that was made before is answered inside the interpreter: each costs one exchange with the worker, however many
-runs there are. A run may change the answer to one call alone.
+The program stands in a loop over its runs, so that many cost one exchange with the worker. A call that was made before
+is answered inside the interpreter: each costs one more, however many runs there are. A run may change the answer to one
+call alone.
 """
 
 from __future__ import annotations
 
+import ast
 import contextlib
 import time
 from collections.abc import Callable, Sequence
@@ -15,7 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 import pydantic_monty as monty
 
 from ..core.errors import ProgramAnswerError
-from ..core.program_tree import parse
+from ..core.program_tree import compile_error, parse
 from ..core.settings import Limits
 from ..primitives import Image, PrimitiveSet
 from .boundary import Handles, Plain, answer_value
@@ -30,6 +32,8 @@ if TYPE_CHECKING:
 Ask: TypeAlias = Callable[[str, "tuple[Any, ...]", "dict[str, Any]"], Sequence[object]]
 """Answers one call of a primitive, by a value for each world. A TypeError, ValueError or LookupError is raised inside
 the program."""
+OneRun: TypeAlias = tuple[int, int, int]
+"""The world, the number of the call whose answer is changed, -1 for none, and the world that it is taken from."""
 Result = TypeVar("Result")
 _CALL = """
 vqa_known = {}
@@ -42,6 +46,16 @@ def vqa_call(name, args, rest, repr=repr, isinstance=isinstance, list=list, len=
     number, column = vqa_known[key]
     found = column[vqa_other if number == vqa_changed else vqa_world]
     return found[:] if isinstance(found, list) else found
+"""
+_LOOP = """
+vqa_left = []
+for vqa_world, vqa_changed, vqa_other in vqa_runs:
+    vqa_left.append(None)
+    try:
+        {body}
+    except BaseException:
+        pass
+vqa_left
 """
 _FORGET = "try: raise ValueError\nexcept ValueError as {}: pass\n"
 """Takes its value from a name: the interpreter has no ``del``."""
@@ -71,23 +85,30 @@ class ManyRuns:
         self._names = primitives.names
         self._limits = limits
         self._handles = Handles()
-        self._inputs = given(self._handles, images, PrimitiveSet(()))
-        self._before = f"{PRELUDE}{program.before}{_CALL}"
+        inputs = given(self._handles, images, PrimitiveSet(()))
+        self._inputs = {**inputs, **{f"vqa_{name}": value for name, value in inputs.items()}, "vqa_ask": vqa_ask}
+        meant = {name: f"vqa_in(vqa_{name})" if program.keyed else f"vqa_{name}" for name in inputs}
+        meant["images"] += "[:]"  # each run has its own: a program may change it
+        meant |= {name: f"lambda *args, **rest: vqa_call({name!r}, args, rest)" for name in primitives.names}
+        text = "".join(f"{name} = {value}\n" for name, value in meant.items())
+        self._before = f"{PRELUDE}{program.before}{_CALL}vqa_left = []\n{text}"
         tree = parse(program.source)
-        own = {*bound_names(tree), "answer"}.difference(self._inputs) if tree is not None else ()
-        first = [_FORGET.format(name) for name in sorted(own)]
-        first += [f"{name} = vqa_in({name})\n" for name in self._inputs if program.keyed]
-        first += [f"{name} = lambda *args, **rest: vqa_call({name!r}, args, rest)\n" for name in primitives.names]
-        self._text = f"{''.join(first)}{program.source}\n{READ_KEYED if program.keyed else READ}"
+        own = {*bound_names(tree), "answer"} if tree is not None else {*meant}
+        first = [_FORGET.format(name) for name in sorted(own - {*meant})]
+        first += [f"{name} = {meant[name]}\n" for name in meant if name in own | {"images"}]
+        alone = _alone(program.source, tree)
+        *lines, value = (READ_KEYED if program.keyed else READ).splitlines()
+        body = "\n".join(("".join(first) + alone, *lines, f"vqa_left[-1] = {value}"))
+        self._text = _LOOP.format(body=body.replace("\n", "\n" + " " * 8))
         self.asked: list[AskedCall] = []
         """The calls so far, each once."""
-        self.spent = False
-        """Whether its time is over. Then it runs no more."""
+        self.spent = not alone
+        """Whether its time is over, or it is no program. Then it runs no more."""
         self._end = 0.0
         self._session: MontySession | None = None
 
     def study(self, opening: MontySession, wall: Wall | None, work: Callable[[ManyRuns], Result]) -> Result:
-        """Returns what is found out with :meth:`run`; blocks."""
+        """Returns what is found out with :meth:`run_all`; blocks."""
         found: list[Result] = []
         with contextlib.suppress(monty.MontyError, RuntimeError), opening as session:
             if wall is not None:
@@ -98,35 +119,34 @@ class ManyRuns:
         self._session, self.spent = None, True
         return found[0] if found else work(self)
 
-    def run(self, world: int, changed: int = -1, other: int = 0) -> Plain:
-        """Returns what it leaves in a world, where the answer to one call may be that of another world.
+    def run_all(self, runs: Sequence[OneRun]) -> list[Plain]:
+        """Returns what it leaves in each run, None where it fails.
 
-        None where it fails. All runs together may take as long as one on pictures.
+        All runs together may take as long as one on pictures.
         """
-        if self.spent or self._session is None:
-            return None
-        try:
-            return self._outcome(self._session, {"vqa_world": world, "vqa_changed": changed, "vqa_other": other})
-        except (monty.MontyError, RuntimeError):
-            self.spent = True
-            return None
-        finally:
-            self.spent = self.spent or time.perf_counter() > self._end
+        found: list[Plain] = []
+        while len(found) < len(runs) and self._session is not None and not self.spent:
+            left: list[object] = []
+            with contextlib.suppress(monty.MontyError, RuntimeError):
+                left = self._left(self._session, runs[len(found) :])
+            found += map(_value, left)
+            self.spent = not left or time.perf_counter() > self._end
+        return (found + [None] * len(runs))[: len(runs)]
 
-    def _outcome(self, session: MontySession, chosen: dict[str, int]) -> Plain:
-        inputs = {**self._inputs, **chosen, "vqa_ask": vqa_ask}
-        printed = monty.CollectString(self._limits.output_bytes)
+    def _left(self, session: MontySession, runs: Sequence[OneRun]) -> list[object]:
+        """Returns what it leaves in each run up to one that ends them all, as too much memory does."""
+        printed = monty.CollectString(self._limits.output_bytes * len(runs))
         try:
-            state = session.feed_start(self._text, inputs=inputs, print_callback=printed)
+            state = session.feed_start(self._text, inputs={"vqa_runs": list(runs)}, print_callback=printed)
             while not isinstance(state, monty.MontyComplete):
                 if isinstance(state, monty.FunctionSnapshot) and state.function_name == vqa_ask.__name__:
                     state = state.resume(self._reply(state.args))
                 else:
                     state = refused(state)
-            wrong, left = state.output if isinstance(state.output, tuple) else ("", None)
-            return None if wrong else answer_value(left)
-        except (monty.MontyRuntimeError, monty.MontySyntaxError, ProgramAnswerError):
-            return None
+            left = state.output
+        except (monty.MontyRuntimeError, monty.MontySyntaxError):
+            left = session.feed_run("vqa_left")
+        return left if isinstance(left, list) else []
 
     def _reply(self, given: tuple[Any, ...]) -> Any:
         try:
@@ -139,6 +159,24 @@ class ManyRuns:
             return {"return_value": self._handles.enter(values)}
         except (TypeError, ValueError, LookupError) as error:
             return raised(error)
+
+
+def _value(left: object) -> Plain:
+    wrong, answer = left if isinstance(left, tuple) and len(left) == 2 else ("", None)
+    try:
+        return None if wrong else answer_value(answer)
+    except ProgramAnswerError:
+        return None
+
+
+def _alone(source: str, tree: ast.Module | None) -> str:
+    """Returns a program that may be indented; nothing where it is none by itself: in a loop "break" would be."""
+    try:
+        if tree is None or compile_error(tree) is None:
+            return ast.unparse(tree) if tree is not None else source
+    except (RecursionError, ValueError):
+        return source  # the interpreter may know better
+    return ""
 
 
 def vqa_ask() -> None:

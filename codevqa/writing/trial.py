@@ -17,14 +17,14 @@ from ..core.errors import ProgramError
 from ..core.together import together
 from ..core.trace import Fault
 from ..primitives import Image
-from ..sandbox.many_runs import ManyRuns
+from ..sandbox.many_runs import ManyRuns, OneRun
 from ..sandbox.sandbox import Sandbox
 from .worlds import WORLDS, Behaviour, Worlds
 
 STAGES = (8, 40, 400)
 """Worlds in which it is looked for a sign that what a program asks matters; more while there is none. The first stage
-is for a program that is alone, and ends with a second answer. Past :data:`WORLDS`, by turns, all pictures have one
-answer to a question, so that "all of twelve" holds, and fails; and each has one of its own."""
+is for a program that is alone. Past :data:`WORLDS`, by turns, all pictures have one answer to a question, so that "all
+of twelve" holds, and fails; and each has one of its own."""
 CHANGES = 2
 """Other answers that are tried in a world, in as many worlds as the first stage has, or an eighth of all. Each answer
 of the program has its turn, the rare ones first: there every condition counts."""
@@ -91,21 +91,10 @@ def examine(worlds: Worlds, said: Callable[[Any], str], read: set[Asked], many: 
         many: the program.
     """
 
-    def answered(world: int, changed: int = -1, other: int = 0) -> str | None:
-        return _said(many.run(world, changed, other), said)
+    def answers_of(runs: Sequence[OneRun]) -> list[str | None]:
+        return [_said(value, said) for value in many.run_all(runs)]
 
-    def reads(values: Sequence[object], number: int) -> bool:
-        for world in ran[: max(STAGES[0], worlds.count // 8)]:
-            others = [one for one, value in enumerate(values) if value != values[world]]
-            for turn in range(CHANGES):
-                other = others[(7 * world + turn) % len(others)]
-                if answered(world, number, other) != answers[world]:  # or its time is over
-                    return True
-        return False
-
-    answers: list[str | None] = []
-    while len(answers) < worlds.count and (worlds.count >= WORLDS or len({*answers} - {None}) < 2):
-        answers.append(answered(len(answers)))
+    answers = answers_of([(world, -1, 0) for world in range(worlds.count)])
     often, turns = Counter(answers), defaultdict[str | None, Iterator[int]](count)
     ranks = [(next(turns[answer]), often[answer], world) for world, answer in enumerate(answers)]
     ran = [world for *_, world in sorted(ranks) if answers[world] is not None]
@@ -113,14 +102,32 @@ def examine(worlds: Worlds, said: Callable[[Any], str], read: set[Asked], many: 
     if not ran or many.spent:
         return Trial(behaviour, None if ran else "fails")
     asked: set[Asked] = set()
-    for number, call in enumerate(tuple(many.asked)):
+    calls: list[tuple[Asked, int]] = []
+    for number, call in enumerate(many.asked):
         if any(value != call.values[0] for value in call.values):  # an opened picture is the same in all worlds
             asked.add(key := (call.about, worlds.looked_at(call)))
-            if len(asked) > TESTED or (key not in read and reads(call.values, number)):
+            if len(asked) > TESTED:
+                read.add(key)
+            calls.append((key, number))
+    looked = ran[: max(STAGES[0], worlds.count // 8)]
+    for some in (looked[:1], looked[1:]):  # most are read in the first
+        left = [(key, number) for key, number in calls if key not in read]
+        tried = [(key, run) for key, number in left for run in _changes(many.asked[number].values, number, some)]
+        for (key, (world, *_)), answer in zip(tried, answers_of([run for _, run in tried]), strict=True):
+            if answer != answers[world]:  # or its time is over
                 read.add(key)
     fault = _fault(asked, read, len(often) - (None in often) == 1, worlds.pictures)
     hopeful = bool(many.asked) if fault == "blind" else fault is not None and bool(asked - read)
     return Trial(behaviour, fault, hopeful)
+
+
+def _changes(values: Sequence[object], number: int, worlds: Sequence[int]) -> list[OneRun]:
+    """Returns runs in which the answer to a call is another."""
+    runs = []
+    for world in worlds:
+        others = [other for other, value in enumerate(values) if value != values[world]]
+        runs += [(world, number, others[(7 * world + turn) % len(others)]) for turn in range(CHANGES)]
+    return runs
 
 
 def _fault(asked: set[Asked], read: set[Asked], constant: bool, pictures: int) -> Fault | None:
@@ -140,7 +147,8 @@ async def _counts(source: str, sandbox: Sandbox, images: Sequence[Image], said: 
     answers = []
     for some in (images, more):
         worlds = Worlds(sandbox.primitives, some, (source,), 0, 1)
-        answers.append(await sandbox.run_in_worlds(source, worlds.ask, some, lambda many: _said(many.run(0), said)))
+        found = await sandbox.run_in_worlds(source, worlds.ask, some, lambda many: many.run_all([(0, -1, 0)]))
+        answers.append(_said(found[0], said) if found else None)
     return None not in answers and answers[0] != answers[1]
 
 
