@@ -6,7 +6,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 from engine_kit import GREEN, RED, engine
@@ -96,6 +96,23 @@ def test_each_world_begins_afresh_and_a_failure_is_one_world_s() -> None:
     assert {*wrong, *endless, *unread} == {None}
 
 
+def test_a_program_in_a_loop_over_worlds_does_what_it_does_alone() -> None:
+    asked = 'answer = query(images[0], "Is there a cup?")\n'
+    yes, lines, new, heavy, deep, ends, left, skips = lived(
+        asked,
+        asked.replace('"Is there ', '"""Is there\n\n').replace('?"', '?"""'),
+        "d = {'a': 'cup'}\n" + 'answer = query(images[0], f"Is there a {d["a"]}?")',
+        f'{asked}held = "a" * (1 << 30 if answer == "yes" else 1)',
+        f'def deep():\n    return deep()\n{asked}if answer == "yes":\n    deep()',
+        f"{asked}if answer == 'x':\n    break",
+        f"{asked}if answer == 'x':\n    return",
+        f"{asked}if answer == 'x':\n    continue",
+    )
+    assert yes == lines == new and {*yes} == {"yes", "no"}
+    assert heavy == deep == tuple(None if one == "yes" else one for one in yes)
+    assert {*ends, *left, *skips} == {None}
+
+
 YES = 'answer = "yes" if {} else "no"'
 DOUBTS: list[tuple[str, str | None]] = [
     (YES.format("False"), "blind"),
@@ -161,12 +178,13 @@ NO = 'answer = "no"'
 
 def asked(
     programs: Sequence[str | ModelError],
-    k: int = 1,
+    k: int | Literal["auto"] = 1,
     *,
     repairs: int = 0,
     calls: int = 200,
     told: Any = (),
     refuse: bool = True,
+    cheap: bool = False,
     images: Any = RED,
     primitives: Sequence[Primitive] = (),
     **numbers: Any,
@@ -187,7 +205,7 @@ def asked(
             raise text
         return text
 
-    model = ScriptedLM(write)
+    model = ScriptedLM(write, cheap=cheap)
     no = dict.fromkeys(("Is it red?", "Is it big?", "Is it small?"), "no")
     with engine(model, answers=no, settings=settings, primitives=primitives) as vqa:
         events = list(vqa.watch(images, "Is there a cup?"))
@@ -301,6 +319,16 @@ def test_how_many_programs_is_a_small_number(k: Any) -> None:
 def test_a_later_program_whose_prompt_is_too_long_is_not_missed() -> None:
     answer, _ = asked([CUP, PromptTooLongError("The prompt is too long.")], 2)
     assert answer.text == "yes" and answer.trace.drafts == ()
+
+
+def test_more_programs_are_written_by_default_where_they_cost_little() -> None:
+    answer, model = asked([CUP, ALIKE], "auto", cheap=True)
+    assert model.batches == [2] and len(answer.trace.drafts) == 2
+    answer, model = asked([NO, CUP, ALIKE], "auto", cheap=True)
+    assert model.batches == [2, 1] and answer.program is not None and answer.program.source == CUP
+    answer, model = asked([CUP], "auto")
+    assert model.batches == [1], "a model that says nothing of itself is dear"
+    assert WriterSettings().programs == "auto"
 
 
 def test_the_program_that_does_what_most_do_is_run() -> None:

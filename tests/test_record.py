@@ -137,6 +137,16 @@ def test_an_engine_of_ones_own_parts_and_its_detector(tmp_path: Path) -> None:
     assert answer.models["detector"] == "fake-detector" and answer.error is None
 
 
+def test_a_replay_writes_as_many_programs_as_the_run(tmp_path: Path) -> None:
+    lm = ScriptedLM(
+        lambda request: "yes" if "Q: " in str(request.prompt) else "answer = query(img, 'Is it?')", cheap=True
+    )
+    with recording(tmp_path, *parts(lm)) as vqa:
+        answer = vqa.ask(RED, "Is it a dog?")
+    with replaying(tmp_path) as vqa:
+        assert digest(vqa.ask(RED, "Is it a dog?")) == digest(answer) and len(answer.trace.drafts) == 2
+
+
 def test_a_failure_is_not_recorded_and_spoils_nothing_beside_it(tmp_path: Path) -> None:
     def caption(request: CaptionRequest) -> str:
         if request.picture.key == RED.key:

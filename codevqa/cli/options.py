@@ -42,7 +42,12 @@ Prompts = Annotated[
 ]
 PromptForm = Annotated[str | None, Option(help="Form of prompts: auto, chat, or completion (the paper's).")]
 Programs = Annotated[
-    int | None, Option(min=1, max=16, help="Programs to write for each question; the best of them is run.")
+    int | None,
+    Option(
+        min=1,
+        max=16,
+        help="Programs to write for each question; the best of them is run. Default: 3 on a GPU or server, else 1.",
+    ),
 ]
 Agree = Annotated[
     int | None, Option(min=1, max=16, help="Programs to run for each question; the answer most of them give is taken.")

@@ -103,9 +103,10 @@ class WriterSettings(_Table):
     places are one "thing"; or the sum of both."""
     shots: _From0 | None = None
     """In-context examples; None takes the prompt set's number (12 GQA, 6 COVR and NLVR2)."""
-    programs: Annotated[int, Field(ge=1, le=16)] = 1
+    programs: Annotated[int, Field(ge=1, le=16)] | Literal["auto"] = "auto"
     """Programs that are written for a question, from different subsets of its nearest examples. The one that agrees
-    most with the others in random worlds is run; where the first three agree, no more are written. At least
+    most with the others in random worlds is run; where the first three agree, or two of three, no more are written.
+    ``auto`` is 3 where the language model says that more texts cost little (on a GPU, or a server), else 1. At least
     :attr:`Settings.agree` are written."""
     refuse: bool = True
     """Whether a program is refused whose answer is the same in all random worlds, or that asks for something that

@@ -235,7 +235,7 @@ class QuestionRun:
         writer, generate, shots = self._writer, self.engine.services.write, self.request.shots
         self._embed_ahead(writer)
         await writer.prepare(self.question, self.form, self.engine.services.embed.many)
-        most = max(writer.settings.programs, self.engine.settings.agree)
+        most = max(writer.drafts, self.engine.settings.agree)
         if most == 1 and not writer.settings.refuse:
             return await writer.write(self.question, self.form, generate, shots=shots, tell=self.listener)
         self.programs, drafts = await write_best(

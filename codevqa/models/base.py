@@ -80,11 +80,12 @@ class LanguageModel(Protocol):
     """Continues text.
 
     It may have more attributes. ``chat`` says whether it has a chat template, ``chat_only`` whether it cannot continue
-    a text at all. ``reading_shots`` is how many examples of reading it was trained with. ``joins`` says whether its
-    method ``generate_joining(feed)`` works on the requests of a :class:`RequestFeed` until none is left, begins new
-    ones while it works on others, and hands out each completion when it has ended. ``context`` is how many tokens
-    prompt and completion may take, and ``count(prompt)`` returns the tokens of a prompt, from any thread: with both,
-    nothing is prepared that it could not read.
+    a text at all. ``cheap`` says whether several texts at once take little more time than one, as on a GPU: then
+    several programs are written for a question. ``reading_shots`` is how many examples of reading it was trained with.
+    ``joins`` says whether its method ``generate_joining(feed)`` works on the requests of a :class:`RequestFeed` until
+    none is left, begins new ones while it works on others, and hands out each completion when it has ended.
+    ``context`` is how many tokens prompt and completion may take, and ``count(prompt)`` returns the tokens of a prompt,
+    from any thread: with both, nothing is prepared that it could not read.
     """
 
     name: str
@@ -276,6 +277,11 @@ class Models:
 def grounds(matcher: object) -> TypeGuard[Matcher]:
     """Says whether a matcher tells where in a picture a text looks; one of CLIP's kind only compares."""
     return hasattr(matcher, "match")
+
+
+def cheap(model: LanguageModel) -> bool:
+    """Says whether several texts at once cost a language model little more than one."""
+    return bool(getattr(model, "cheap", False))
 
 
 def chats(model: LanguageModel, *, only: bool = False) -> bool:

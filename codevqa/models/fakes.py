@@ -62,6 +62,7 @@ class ScriptedLM(Log[GenerationRequest]):
             Like a real model's, a completion ends before the request's first stop string.
         name: id it reports.
         chat: whether it says of itself that it is one to talk with.
+        cheap: whether it says of itself that several texts at once cost little more than one.
     """
 
     def __init__(
@@ -70,10 +71,12 @@ class ScriptedLM(Log[GenerationRequest]):
         *,
         name: str = "scripted",
         chat: bool = False,
+        cheap: bool = False,
     ) -> None:
         super().__init__()
         self.name = name
         self.chat = chat
+        self.cheap = cheap
         self._completions = completions
         self._used = 0
 

@@ -44,6 +44,8 @@ class OpenAILM(ServedModel):
             raise SetupError(f"Unknown form {form!r}.", hint='Use "auto", "completion" or "chat".')
         super().__init__(model, **server)
         self.form = form
+        self.cheap = True
+        """A server works on several texts at once."""
         self.chat = self.chat_only = form != "completion"
         """Whether it is to be talked with."""
 

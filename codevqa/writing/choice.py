@@ -13,7 +13,8 @@ from .worlds import WORLDS, Behaviour
 from .writer import Generate, Writer
 
 FIRST = 3
-"""Drafts that are written first, where several are wanted. Where they agree in all worlds, no more are written."""
+"""Drafts that are written first at most, where several are wanted: more than half of them. Where they agree in all
+worlds, no more are written."""
 LEAST = 2
 """Drafts that are written at least where the first is doubted."""
 
@@ -34,7 +35,7 @@ async def write_best(
     Args:
         writer, question, form, generate, shots, tell: as for :meth:`Writer.write`; the first draft alone is told of.
         try_out: runs sources in the same random worlds.
-        most: how many are written, if the first three do not agree; where 1, a second if the first is doubted.
+        most: how many are written, if the first two or three do not agree; where 1, a second if the first is doubted.
 
     Raises:
         InputError: there are not so many examples.
@@ -53,7 +54,7 @@ async def write_best(
 
     programs: list[Program] = []
     drafts: tuple[Draft, ...] = ()
-    begun, wanted = 0, min(FIRST, most)
+    begun, wanted = 0, min(FIRST, most // 2 + 1)
     while begun < wanted:
         written = await together(draft(number) for number in range(begun, wanted))
         programs += [program for program in written if program is not None]

@@ -15,7 +15,7 @@ from ..core.settings import WriterSettings
 from ..core.text import one_line, unmarked
 from ..core.trace import Form, Program
 from ..core.wording import put
-from ..models.base import Completion, GenerationRequest, LanguageModel, Message, chats, prompt_text
+from ..models.base import Completion, GenerationRequest, LanguageModel, Message, chats, cheap, prompt_text
 from ..models.retrieval import Embed, ExampleIndex, Retriever
 from ..primitives.detection import DETECTION, count, find_object
 from ..primitives.sets import SETS
@@ -35,6 +35,8 @@ from .replies import extract_program
 from .skeleton import skeleton
 
 _OPENERS = ("open_image", "open_images")
+CHEAP_DRAFTS = 3
+"""Programs written at most where the settings leave it open and more take little time."""
 _VIEWS: Mapping[str, Sequence[Callable[[str], str]]] = {
     "words": (str,),
     "structure": (skeleton,),
@@ -131,6 +133,12 @@ class Writer:
     def _but(self, **other: Any) -> Writer:
         options = {"extra": self._own, "serves": self._serves, "seed": self.seed, **other}
         return Writer(self.language_model, self._given, self.retriever, self.settings, **options)
+
+    @property
+    def drafts(self) -> int:
+        """How many programs are written for a question: the settings', or as many as the model writes cheaply."""
+        usual = CHEAP_DRAFTS if cheap(self.language_model) else 1
+        return usual if self.settings.programs == "auto" else self.settings.programs
 
     @property
     def prompt_form(self) -> Literal["completion", "chat"]:

@@ -76,7 +76,7 @@ def record_parts(
             found[role] = {"name": model.name, "model": name, "settings": dict(made.get(role, {}))}
             if hasattr(model, "grid"):
                 found[role]["grid"] = int(model.grid)
-            found[role] |= {name: True for name in ("chat", "chat_only") if getattr(model, name, False)}
+            found[role] |= {name: True for name in ("chat", "chat_only", "cheap") if getattr(model, name, False)}
             if (shots := getattr(model, "reading_shots", None)) is not None:
                 found[role]["reading_shots"] = shots
     about = json.loads(json.dumps(found, default=str))  # as it will be read: keys must come out the same

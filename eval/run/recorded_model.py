@@ -120,8 +120,8 @@ class RecordedModel:
     Args:
         store: where the calls are.
         about: the ``name`` it reports; ``model`` and ``settings``, which decide its results and are part of every key;
-            and ``grid``, ``chat``, ``chat_only`` and ``reading_shots`` where it has them. One without a grid has no
-            ``match``.
+            and ``grid``, ``chat``, ``chat_only``, ``cheap`` and ``reading_shots`` where it has them. One
+            without a grid has no ``match``.
         model: asked for what is missing; None replays.
     """
 
@@ -130,6 +130,7 @@ class RecordedModel:
         self.grid = int(about.get("grid", 0))
         self.chat = bool(about.get("chat", False))
         self.chat_only = bool(about.get("chat_only", False))
+        self.cheap = bool(about.get("cheap", False))
         self.reading_shots: int | None = about.get("reading_shots")
         self.model = model
         self.turn = Turn() if model is None else turn_of(model)

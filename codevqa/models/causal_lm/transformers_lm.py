@@ -76,6 +76,8 @@ class TransformersLM:
         weight = next(model.parameters())
         self.computes = computed(weight.dtype, weight.device)
         """Precision and device; linear layers in eight bits count as what they give."""
+        self.cheap = weight.device.type == "cuda"
+        """Whether several texts at once cost little more than one."""
         self.tokenizer = tokenizer
         self.turn = turn_on(weight.device, model, tokenizer, urgent=False)
         self.max_batch = max_batch
