@@ -1,11 +1,11 @@
 """Asks `mini` what people type: 720 questions about drawn pictures, written without a look at its grammar.
 
-    python benchmarks/typed.py fifth
+    python benchmarks/typed.py seventh
 
-Each of the lists ``typed/third.jsonl``, ``fourth.jsonl`` and ``fifth.jsonl`` holds 100 questions about one picture, 100
-about sets and 40 that such drawings cannot answer, each with all answers that count as right. We read a list after its
-first figures; the shipped models were trained before anyone had read the fifth. Prints what both methods answer right,
-and "I don't know"s to questions that have an answer.
+Each of the lists ``typed/fifth.jsonl``, ``sixth.jsonl`` and ``seventh.jsonl`` holds 100 questions about one picture,
+100 about sets and 40 that such drawings cannot answer, each with all answers that count as right. We read a list after
+its first figures (training/README.md). Prints what both methods answer right, and "I don't know"s to questions that
+have an answer.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def bare(text: str) -> str:
 def main() -> None:
     """Asks, and prints a line a method; the wrong answers with --wrong."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("list", choices=("third", "fourth", "fifth"))
+    parser.add_argument("list", choices=("fifth", "sixth", "seventh"))
     parser.add_argument("--wrong", action="store_true", help="print what CodeVQA answered wrongly")
     options = parser.parse_args()
     rows = [json.loads(line) for line in (HERE / f"{options.list}.jsonl").read_text(encoding="utf-8").splitlines()]

@@ -35,10 +35,10 @@ from codevqa.miniworld.draw import mask
 from codevqa.miniworld.questions import NoQuestionError, sample_question
 from codevqa.miniworld.sets import sample_set
 from codevqa.miniworld.world import COLORS, KINDS, RGB, SIZES, draw, plural, sample_scene
-from codevqa.models.domain import FILE, PICTURE, SHORT, SPELT, Domain, features, words_in
+from codevqa.models.domain import FILE, PICTURE, SHORT, Domain, features, words_in
 
 from .drawings import OTHER_KINDS
-from .language_words import COMPOUNDS, NOUNS
+from .language_words import COMPOUNDS, NOUNS, OTHER_NAMES
 from .vision_words import words
 
 Features: TypeAlias = npt.NDArray[np.float64]
@@ -54,7 +54,7 @@ CROPS = 40
 DRAWN = 6000
 QUESTIONS = 15_000
 PLAIN = """
-again almost also believe checking correct currently ever guess hello just maybe nearly now
+again almost also believe checking correct currently ever false guess hello hey just maybe nearly now pic pics pls
 perhaps please quite really say says still then think thinks too very yet
 """
 """Words that mean little to a question."""
@@ -143,6 +143,8 @@ def vocabulary() -> list[str]:
         subject = sample_scene(rng) if rng.random() < 0.5 else sample_set(rng)
         with suppress(NoQuestionError):  # nothing can be asked about these pictures
             found.update(words_in(sample_question(rng, subject).question))
+    names = [name for names in OTHER_NAMES.values() for name in names]
+    found.update(words_in(" ".join((*names, *map(plural, names)))))
     return sorted(word for word in found if len(word) >= SHORT)
 
 
@@ -195,7 +197,7 @@ def others(everyday: Sequence[str], known: Sequence[str]) -> list[str]:
     return sorted(
         word
         for word in candidates - set(known) - set(UNMET.split())
-        if len(word) >= SPELT and (near := domain.near(word)) and stem(near) != stem(word)
+        if (near := domain.near(word)) and stem(near) != stem(word)
     )
 
 

@@ -30,7 +30,7 @@ ANSWER_WEIGHT = 10.0
 """Loss weight of a token of an answer; one of a program counts 1. A text has few of the former."""
 PROGRAMS = 0.35
 """Share of the texts that are programs."""
-ROWS, LENGTH, WORKERS = 64, 1024, 14
+ROWS, LENGTH, WORKERS = 42, 1536, 14
 """Of a batch rows and their tokens; processes that draw."""
 WARM = 0.03
 """Share of the time in which the rate grows."""
@@ -209,7 +209,7 @@ def main() -> None:
     """Trains from nothing or from a folder, and saves."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--start", type=Path, help="continue from these weights")
+    parser.add_argument("--start", type=Path, nargs="+", help="continue from these weights, or the mean of several")
     parser.add_argument("--seconds", type=float, default=480.0)
     parser.add_argument("--rate", type=float, default=2e-3)
     parser.add_argument("--seed", type=int, default=0)
@@ -228,8 +228,13 @@ def main() -> None:
     from transformers import LlamaForCausalLM, PreTrainedTokenizerFast
 
     if options.start:
-        tokenizer = PreTrainedTokenizerFast.from_pretrained(options.start)
-        model = LlamaForCausalLM.from_pretrained(options.start, dtype=torch.float32, attn_implementation="sdpa")
+        tokenizer = PreTrainedTokenizerFast.from_pretrained(options.start[0])
+        models = [
+            LlamaForCausalLM.from_pretrained(folder, dtype=torch.float32, attn_implementation="sdpa")
+            for folder in options.start
+        ]
+        model, states = models[0], [model.state_dict() for model in models]
+        model.load_state_dict({name: torch.stack([state[name] for state in states]).mean(0) for name in states[0]})
     else:
         tokenizer = language_tokenizer.build(questions=150 if smoke else 3000)
         model = build_model(tokenizer, width=64, layers=2, heads=4) if smoke else build_model(tokenizer)
@@ -246,7 +251,8 @@ def main() -> None:
     texts.programs = options.programs
     if options.captions:
         texts.real = load_questions(options.captions)
-    train(model.to(device), texts, seconds=options.seconds, peak=options.rate, steps=steps, workers=workers)
+    if options.seconds:
+        train(model.to(device), texts, seconds=options.seconds, peak=options.rate, steps=steps, workers=workers)
     save(model, tokenizer, options.out)
 
 

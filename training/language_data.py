@@ -247,8 +247,8 @@ Reading = tuple[list[list[str]], str, str]
 
 
 def _rare(rng: random.Random, answer: str) -> bool:
-    """Leaves out some of the answers that would be most: "no" and "0"."""
-    return (answer == "no" and rng.random() < 0.3) or (answer == "0" and rng.random() < 0.6)
+    """Leaves out some of the answers that would be most: "no", "0" and "none"."""
+    return (answer == "no" and rng.random() < 0.3) or (answer in ("0", "none") and rng.random() < 0.6)
 
 
 def queries(item: Item, scenes: Sequence[Scene]) -> list[tuple[Scene, str, str]]:
@@ -274,6 +274,13 @@ def elementary(rng: random.Random) -> tuple[Scene, str, str]:
                 return one
 
 
+def listing(rng: random.Random) -> tuple[Scene, str, str]:
+    """As ``elementary``, of a kind that programs ask once for every color: one wrong answer spoils theirs."""
+    scene = sample_scene(rng, style="plain", min_things=3)
+    text = f"What are the {rng.choice((rng.choice(scene.things).color, rng.choice(COLORS)))} objects?"
+    return scene, text, truth.query(scene, text)
+
+
 @dataclass(frozen=True)
 class Question:
     """A question of the reader with the scenes it is about."""
@@ -292,7 +299,7 @@ def draw_question(rng: random.Random) -> Question:
     """A question that a program asks, or a whole one as the baseline reads it."""
     chance = rng.random()
     if chance < 0.42:
-        scene, text, answer = elementary(rng)
+        scene, text, answer = elementary(rng) if chance < 0.32 else listing(rng)
         return _with_enough(rng, Question((scene,), "image", text, answer), text)
     # Whole questions are what the baseline reads; it is to be as good at them as at the single ones.
     form = "image" if chance < 0.7 else "set"

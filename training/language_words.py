@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Literal
 
+from codevqa.core.question_kind import is_statement
 from codevqa.miniworld.questions import Item
 from codevqa.miniworld.world import COLORS, KINDS, plural
 
@@ -29,9 +30,9 @@ NOUNS: tuple[str, ...] = tuple(
     turtle snake lizard lion tiger monkey rabbit squirrel goat pig chicken penguin seal robot rocket planet comet
     wagon cart tractor crane engine hammer nail saw wrench screw pipe brick tile curtain pillow blanket carpet
     drawer cabinet closet stove kettle teapot bottle jar can lid napkin tray menu ticket coin stamp letter envelope
-    poster painting picture frame photo map globe banner badge medal trophy ring necklace bracelet watch thing
+    poster painting picture frame photo map globe banner badge medal trophy ring necklace bracelet watch
     triangle pentagon octagon oval rectangle cube sphere cylinder cone pyramid dot line arc spiral gear anchor block
-    object item shape figure symbol square star heart house tree fish
+    figure symbol square star heart house tree fish
     """.split()  # noqa: SIM905
 )
 COMPOUNDS: tuple[str, ...] = tuple(
@@ -131,7 +132,7 @@ def rename(rng: random.Random, item: Item, *, nouns: float = 0.7, adjectives: fl
             if one in words.values() or one in used:
                 continue
             words |= {many: more, kind: one}
-    for color in COLORS:
+    for color in () if "for color in" in item.program else COLORS:  # a list of colors must stay whole
         if color in asked and rng.random() < adjectives:
             word = adjective(rng, item.type in _FIXED_COLORS)
             if word not in words.values() and word not in used:
@@ -145,13 +146,21 @@ def rename(rng: random.Random, item: Item, *, nouns: float = 0.7, adjectives: fl
 
 
 _SYNONYMS = {
-    "picture": ("photo", "scene", "drawing", "image"), "image": ("photo", "picture"), "pictures": ("photos", "images"),
+    "picture": ("photo", "scene", "drawing", "image", "pic"), "image": ("photo", "picture"),
+    "pictures": ("photos", "images", "pics"),
     "images": ("photos", "pictures"), "contains": ("includes", "has"), "contain": ("include", "have"),
     "show": ("depict", "include"), "shows": ("depicts", "includes"), "located": ("found", "standing"),
     "exactly": ("precisely", "just"), "total": ("all",), "further": ("farther",), "fewer": ("less",),
     "several": ("numerous", "multiple"), "different": ("distinct",),
     "touching": ("against", "next to"), "wall": ("border",), "object": ("thing", "item"), "contained": ("found",),
 }  # fmt: skip
+OTHER_NAMES: dict[str, tuple[str, ...]] = {
+    "bolt": ("lightning bolt", "lightning"), "boat": ("sailboat", "ship"), "boot": ("shoe",), "car": ("automobile",),
+    "circle": ("disc", "dot"), "clock": ("alarm clock",), "cross": ("plus", "plus sign"), "cup": ("mug",),
+    "diamond": ("rhombus",), "house": ("home",), "moon": ("crescent moon", "crescent"), "mushroom": ("toadstool",),
+    "plane": ("airplane", "aeroplane"), "rocket": ("spaceship",), "envelope": ("letter",), "lamp": ("light",),
+}  # fmt: skip
+"""What people call the kinds of things beside their names; programs use the names."""
 _OPENINGS = (
     "in this picture, ", "tell me, ", "please tell me: ", "i would like to know: ", "looking at the picture, ",
     "quick question: ", "so, ", "can you tell me: ", "please answer: ", "hey, ", "please, ", "hello, ", "ok, ",
@@ -165,6 +174,8 @@ def reword(rng: random.Random, item: Item) -> Item:
     if rng.random() < 0.4:
         item = _unnamed(item)
     question = item.question
+    if rng.random() < 0.3:
+        question = _called_otherwise(rng, question, item.program)
     for word, others in _SYNONYMS.items():
         # Words that the program repeats must stay.
         if word in question and word not in item.program and rng.random() < 0.3:
@@ -172,7 +183,7 @@ def reword(rng: random.Random, item: Item) -> Item:
     if rng.random() < 0.25:
         question = rng.choice(_OPENINGS) + question[:1].lower() + question[1:]
     if rng.random() < 0.25:
-        endings: tuple[str, ...] = ("", "", "", "??", "!", ", please?", ", or not?")
+        endings: tuple[str, ...] = ("", "", "", "??", "!", ", please?", ", or not?", " please", " pls")
         if question.endswith("."):
             endings = (
                 "",
@@ -180,6 +191,9 @@ def reword(rng: random.Random, item: Item) -> Item:
                 "!",
                 ", right?",
                 ", isn't it?",
+                " isn't it",
+                " right?",
+                *((" true or false?", ". true or false?") if is_statement(question) else ()),
                 ", correct?",
                 ", or not?",
                 "?",
@@ -193,6 +207,16 @@ def reword(rng: random.Random, item: Item) -> Item:
         )
     question = articles(question)
     return replace(item, question=question[:1].upper() + question[1:])
+
+
+def _called_otherwise(rng: random.Random, question: str, program: str) -> str:
+    """Calls a kind by another of its names; one that may be the answer keeps its own."""
+    kinds = [kind for kind in OTHER_NAMES if re.search(rf"\b{kind}(?:es|s)?\b", question.lower())]
+    kinds = [kind for kind in kinds if f'"{kind}"' not in program and f'"{plural(kind)}"' not in program]
+    for kind in kinds[:2]:
+        name = rng.choice(OTHER_NAMES[kind])
+        question = replace_words(question, {plural(kind): plural(name), kind: name})
+    return question
 
 
 _SOME = re.compile(r"\b([Aa])n? (\w+) (thing|object|item|shape)\b")

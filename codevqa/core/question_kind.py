@@ -91,7 +91,8 @@ _OR = re.compile(r"\bor\b")
 _EITHER = re.compile(
     r"(?:is|are|was|were) (?:it true|either|both|any|all|each|every)\b|.*\b(?:either|any|anything|anyone|anybody)\b"
     r"|(?:is|are|was|were) there (?!more |fewer |less )|.*\b(?:all|each|every|both|none|some) of\b"
-    r"|(?:can|could|do|does|did|has|have)(?: you| we)? (?:see|find|spot|all|both|each|every|some|any|either)\b"
+    r"|(?:can|could|do|does|did|has|have)(?: you| we)? "
+    r"(?:(?:see|find|spot)(?! more| fewer| less)|all|both|each|every|some|any|either)\b"
     r"|(?:do|does) (?:(?:the|this|that|these|those) )?(?:picture|image|photo|scene|box)(?:e?s)? "
     r"(?:contain|have|include)\b"
 )
@@ -174,7 +175,7 @@ def is_statement(text: str) -> bool:
     >>> is_statement("Both pictures show a cup."), is_statement("what is on the cup"), is_statement("Read the sign.")
     (True, False, False)
     """
-    words = _normal(text)
+    words = _LEAD.sub("", _normal(text))
     asks = words.endswith("?") or _ASKS.match(words) or _AUXILIARY.match(words)
     return not asks and words.isascii() and _STATES.match(words) is not None
 

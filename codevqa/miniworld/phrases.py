@@ -34,6 +34,11 @@ class Phrase:
         return " ".join(part for part in (self.size, self.color, self.head) if part)
 
     @property
+    def word(self) -> str:
+        """An everyday word for its size."""
+        return {"small": "little", "large": "big"}.get(self.size or "", self.size or "")
+
+    @property
     def many(self) -> str:
         """Such as "small red stars"."""
         return " ".join(part for part in (self.size, self.color, plural(self.head)) if part)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from types import SimpleNamespace
 
 from .phrases import Phrase
-from .places import SIDES, Side, outermost, place
+from .places import SIDES, Side, place
 from .slots import CLEAR, Maker, Slots
-from .world import CANVAS
+from .world import CANVAS, Scene, Thing
 
 
 def _side(both: bool) -> Maker:
@@ -25,18 +26,13 @@ def _side(both: bool) -> Maker:
 
 
 def _lonely_side(q: Slots) -> Side | None:
-    """A side of ``b`` on which a single thing lies, clearly, and all others clearly opposite."""
+    """A side of ``b``, alone in its kind, on which a single thing lies, clearly, and all others clearly opposite."""
     side, at = q.rng.choice(SIDES), q.b.the(q.scene)
+    if not _distinct(q.scene) or Phrase(at.kind).count(q.scene) > 1:
+        return None
     others = [thing for thing in q.scene.things if thing is not at]
     far = all(abs(getattr(thing, side.axis) - getattr(at, side.axis)) >= CLEAR for thing in others)
     return side if far and sum(side.lies(thing, at) for thing in others) == 1 else None
-
-
-def _lonely_side_of_another_kind(q: Slots) -> Side | None:
-    """As ``_lonely_side``, where what lies there is alone in its kind."""
-    side, at = _lonely_side(q), q.b.the(q.scene)
-    kinds = [thing.kind for thing in q.scene.things if side and thing is not at and side.lies(thing, at)]
-    return side if kinds and Phrase(kinds[0]).count(q.scene) == 1 else None
 
 
 _MOST = {
@@ -47,26 +43,47 @@ _MOST = {
 }
 
 
-def _extreme_place(q: Slots) -> SimpleNamespace | None:
-    """A side on which the outermost thing is alone in its kind: as programs ask for it, and as it is worded."""
+def _outermost(q: Slots, things: Sequence[Thing], corner: bool) -> SimpleNamespace | None:
+    """Words for a side or a corner to which one of the things lies clearly nearest, and what a program compares."""
+    across, down = q.rng.choice(SIDES[:2]), q.rng.choice(SIDES[2:])
+    sides = (across, down) if corner else (q.rng.choice((across, down)),)
+    ranked = sorted((sum(getattr(thing, side.axis) * side.sign for side in sides) for thing in things), reverse=True)
+    if len(ranked) > 1 and ranked[0] - ranked[1] < CLEAR:
+        return None
+    where = {place(thing) for thing in things} if corner or len(things) == 1 else set()
+    signs = [("-", "+")[(side.sign > 0) == (side.axis == "x")] for side in sides]  # a program's y grows upwards
+    score = " ".join(f"{sign} {side.axis}" for sign, side in zip(signs, sides, strict=True)).removeprefix("+ ")
+    score = score.replace("- ", "-", 1) if score.startswith("-") else score
+    if corner:
+        half = q.rng.choice((down.half, "upper" if down.half == "top" else "lower"))
+        end = q.rng.choice((" corner", " corner", " corner of the picture", ""))
+        far = f"{q.rng.choice(('in', 'at'))} the {half} {across.half}{end}"
+        there = f"at the {down.half} {across.half}" in where
+        return SimpleNamespace(score=score, far=far) if there else None
+    most, far = map(q.rng.choice, _MOST[sides[0].half])
+    if where and not any(sides[0].half in words for words in where):
+        return None
+    return SimpleNamespace(score=score, most=most, far=far, than=q.rng.choice(sides[0].words))
+
+
+def _outermost_of_all(corner: bool) -> Maker:
+    """As ``_outermost``, where every thing has a look of its own."""
+
+    def make(q: Slots) -> SimpleNamespace | None:
+        return _outermost(q, q.scene.things, corner) if _distinct(q.scene) else None
+
+    return make
+
+
+def _distinct(scene: Scene) -> bool:
+    return len({(thing.color, thing.kind) for thing in scene.things}) == len(scene.things) > 1
+
+
+def _side_moved(q: Slots) -> Side | None:
+    """A side on which ``a`` lies clearly further in one of the two pictures than in the other."""
     side = q.rng.choice(SIDES)
-    if len(q.scene.things) < 2 or Phrase(outermost(q.scene, side).kind).count(q.scene) != 1:
-        return None
-    most, far = map(q.rng.choice, _MOST[side.half])
-    phrase = f"{'on' if side.axis == 'x' else 'at'} the {side.half}"
-    return SimpleNamespace(phrase=phrase, most=most, far=far)
-
-
-def _filled_corner(q: Slots) -> SimpleNamespace | None:
-    """A corner in which a single thing lies, alone in its kind."""
-    down, across = q.rng.choice(("top", "bottom")), q.rng.choice(("left", "right"))
-    phrase = f"at the {down} {across}"
-    there = [thing for thing in q.scene.things if place(thing) == phrase]
-    if len(there) != 1 or Phrase(there[0].kind).count(q.scene) != 1:
-        return None
-    half = q.rng.choice((down, "upper" if down == "top" else "lower"))
-    corner = q.rng.choice((" corner", " corner", " corner of the picture", ""))
-    return SimpleNamespace(phrase=phrase, far=f"{q.rng.choice(('in', 'at'))} the {half} {across}{corner}")
+    one, other = (getattr(q.a.the(scene), side.axis) for scene in q.scenes)
+    return side if abs(one - other) >= CLEAR else None
 
 
 def _corner(q: Slots) -> SimpleNamespace | None:
@@ -93,11 +110,13 @@ PLACE_MAKERS: dict[str, Maker] = {
     "either words": lambda q: q.rng.choice(q.s.either),
     "side words": lambda q: q.rng.choice(q.s.words),
     "more words": lambda q: q.rng.choice(q.s.more),
-    "extreme place": _extreme_place,
-    "filled corner": _filled_corner,
-    "lonely side of another kind": _lonely_side_of_another_kind,
+    "extreme place": _outermost_of_all(corner=False),
+    "filled corner": _outermost_of_all(corner=True),
+    "place among": lambda q: _outermost(q, q.a.find(q.scene), q.rng.random() < 0.4),
+    "side moved": _side_moved,
     "lonely side": _lonely_side,
     "corner": _corner,
     "wall": _wall,
+    "end": lambda q: q.rng.choice(("top", "base")),
 }
 """Makers by the names that the table of questions gives them."""

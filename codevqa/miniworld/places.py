@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from .world import CANVAS, Scene, Thing
+from .world import CANVAS, Thing
 
 _LEFT = (("to the left of", "left of", "on the left side of"), ("further to the left", "more to the left"))
 _RIGHT = (("to the right of", "right of", "on the right side of"), ("further to the right", "more to the right"))
@@ -68,8 +68,3 @@ def place(thing: Thing) -> str:
     if not across and not down:
         return "in the middle"
     return f"{'at' if down else 'on'} the {f'{down} {across}'.strip()}"
-
-
-def outermost(scene: Scene, side: Side) -> Thing:
-    """The thing that lies furthest on a side."""
-    return max(scene.things, key=lambda thing: float(getattr(thing, side.axis)) * side.sign)

@@ -6,6 +6,7 @@ asks for something that is nearly there: another color, another kind.
 
 from __future__ import annotations
 
+import json
 import random
 import re
 import tomllib
@@ -21,12 +22,12 @@ from .slots import Maker, Slots, amount
 from .thing_slots import THING_MAKERS
 from .truth import run_program
 from .word_slots import WORD_MAKERS
-from .world import Scene
+from .world import COLORS, Scene
 
 UNSEEN = "~"
 """Marks a wording that training never sees: in the table its first character, in ``Item.wording`` the last."""
 TRIES = 32
-DULL = {"0": 0.8, "1": 0.5, "none": 0.7, "no": 0.7}
+DULL = {"0": 0.8, "1": 0.5, "none": 0.7, "nothing": 0.7, "no": 0.7}
 """How often a question is passed over for its answer, which would be most of the answers.
 
 "no" counts only for kinds that need not fit both ways."""
@@ -123,10 +124,28 @@ class Kind:
             setattr(q, name, made)
         return q
 
+    def code(self, q: Slots) -> str:
+        """The program; what it counts whole, it counts color by color: captions seldom tell all things at once."""
+        program = self.program.format(**vars(q))
+        program = _WHOLE.sub(
+            rf'sum([int(query(\1, f"How many {{color}} objects are there?")) for color in {_listed(COLORS)}])', program
+        )
+        return _SUM.sub(r"answer = str(\1)", program)
+
     def question(self, place: int, q: Slots) -> str:
         """The question in one of the wordings."""
         text = " ".join(self.wordings[place].removeprefix(UNSEEN).format(**vars(q)).split())
         return text[:1].upper() + text[1:]
+
+
+_WHOLE = re.compile(
+    r'(?:int\()?query\((img|images\[-?\d\]), "How many (?:objects|items|things|shapes) are there\?"\)\)?'
+)
+_SUM = re.compile(r"answer = (sum\(.*\))$", re.MULTILINE)
+
+
+def _listed(words: Sequence[str]) -> str:
+    return json.dumps(list(words))
 
 
 def _table() -> dict[str, dict[str, Kind]]:
@@ -137,7 +156,12 @@ def _table() -> dict[str, dict[str, Kind]]:
         table[form] = {}
         for name, row in kinds.items():
             wordings = [one for wording in row.pop("wordings") for one in expanded(wording)]
-            table[form][name] = Kind(name, program=row.pop("program").strip("\n"), wordings=wordings, **row)
+            table[form][name] = Kind(
+                name,
+                program=row.pop("program").strip("\n").replace("COLORS", _listed(COLORS)),
+                wordings=wordings,
+                **row,
+            )
     for name, row in within.items():
         for kind in table["image"].values():
             if asked := _within(f"{name}_{kind.name}", kind, row):
@@ -145,7 +169,7 @@ def _table() -> dict[str, dict[str, Kind]]:
     return table
 
 
-_ABOUT_ITS_PICTURE = re.compile(r"\b(picture|image|here|drawn|shown)\b|[.,] |n't there\?")
+_ABOUT_ITS_PICTURE = re.compile(r"\b(picture|image|here|drawn|shown|this)\b|[.,] |n't there\?|(that|it)\?")
 """Marks wordings that cannot be put to one picture of a set."""
 
 
@@ -207,7 +231,7 @@ def _condition(fits: Callable[[Kind], bool]) -> Maker:
         said = said[:1].lower() + said[1:]
         if any(isinstance(one, Condition) and one.said == said for one in vars(q).values()):
             return None
-        return Condition(kind.name, said, kind.program.format(**vars(slots)), slots)
+        return Condition(kind.name, said, kind.code(slots), slots)
 
     return make
 
@@ -231,7 +255,7 @@ def draft(rng: random.Random, scenes: Sequence[Scene], kind: Kind, form: Literal
         return None
     place = rng.randrange(len(kind.wordings))
     wording = f"{kind.name}.{place}{UNSEEN if kind.wordings[place].startswith(UNSEEN) else ''}"
-    return Item(kind.question(place, q), "", kind.program.format(**vars(q)), kind.name, form, wording, q)
+    return Item(kind.question(place, q), "", kind.code(q), kind.name, form, wording, q)
 
 
 def sample_question(

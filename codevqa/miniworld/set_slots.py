@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 from .phrases import with_article
 from .slots import Maker, Slots, number
-from .world import Scene, plural
+from .world import SIZES, Scene, plural
 
 ORDINALS = ("first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth", "tenth")
 _VERBS = {
@@ -40,7 +40,8 @@ def _several(lowest: int) -> Maker:
         value = q.rng.randint(lowest, max(2, min(4, len(q.scenes))))
         pictures, has, be, do = (q.n.one, q.n.has, "is", "does") if value == 1 else (q.n.many, q.n.have, "are", "do")
         word = number(q.rng, value)
-        return SimpleNamespace(value=value, word=word, pictures=pictures, has=has, be=be, do=do)
+        blocks = "block" if value == 1 else "blocks"
+        return SimpleNamespace(value=value, word=word, pictures=pictures, blocks=blocks, has=has, be=be, do=do)
 
     return make
 
@@ -63,7 +64,9 @@ def _two_places(q: Slots) -> SimpleNamespace:
 def _own_place(q: Slots) -> SimpleNamespace:
     """The place in the set of the scene that the other slots are drawn for, and what it is said to be."""
     count, index = len(q.scenes), next(place for place, scene in enumerate(q.scenes) if scene is q.scene)
-    words = [f"the {ORDINALS[index]} {q.n.one}", f"{q.n.one} {number(q.rng, index + 1)}"]
+    nth = f"{index + 1}{('st', 'nd', 'rd')[index] if index < 3 else 'th'}"
+    ordinal = ORDINALS[index] if q.rng.random() < 0.8 else nth
+    words = [f"the {ordinal} {q.n.one}", f"{q.n.one} {number(q.rng, index + 1)}"]
     sides = {2: ("left", "right"), 3: ("left", "middle", "right")}.get(count)
     if sides and q.rng.random() < 0.3:
         words = [f"the {sides[index]} {q.n.one}"]
@@ -106,10 +109,21 @@ def _extreme(q: Slots) -> SimpleNamespace | None:
     return SimpleNamespace(call="min", most="fewest", more="fewer", number=number_word)
 
 
+def _extreme_of_sizes(q: Slots) -> SimpleNamespace | None:
+    """Words for largest or smallest, where ``a`` is larger or smaller in one picture of the set than in each other."""
+    most = q.rng.random() < 0.6
+    sizes = sorted((SIZES.index(q.a.the(scene).size) for scene in q.scenes), reverse=most)
+    if len(sizes) < 2 or sizes[0] == sizes[1]:
+        return None
+    words = q.rng.choice((("bigger", "biggest"), ("larger", "largest"))) if most else ("smaller", "smallest")
+    return SimpleNamespace(call="max" if most else "min", more=words[0], most=words[1])
+
+
 SET_MAKERS: dict[str, Maker] = {
     "ordinal": _ordinal,
     "own place": _own_place,
     "extreme": _extreme,
+    "extreme of sizes": _extreme_of_sizes,
     "two places": _two_places,
     "nouns": _nouns,
     "pair of places": _pair_of_places,

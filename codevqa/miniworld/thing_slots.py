@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .phrases import Phrase
+from .phrases import GENERIC, Phrase
 from .slots import CLEAR, Maker, Slots, apart, nearly
 from .world import CANVAS, KINDS
 
@@ -115,6 +115,19 @@ def _other_of_the_kind(q: Slots) -> Phrase | None:
     return q.rng.choice(others) if others else None
 
 
+def _of_two_sizes(q: Slots) -> Phrase | None:
+    """A thing by size and kind, where the one other thing of the kind has another size."""
+    thing = q.rng.choice(q.scene.things)
+    what, kind = Phrase(thing.kind, None, thing.size), Phrase(thing.kind)
+    return what if what.count(q.scene) == 1 and kind.count(q.scene) == 2 else None
+
+
+def _other_size_of_the_kind(q: Slots) -> Phrase:
+    """The other thing of the kind of ``a``, by its size."""
+    sizes = {thing.size for thing in q.scene.things if thing.kind == q.a.kind} - {q.a.size}
+    return Phrase(q.a.kind, None, sizes.pop())
+
+
 def _sole_color(q: Slots) -> Phrase | None:
     """A color that only one thing of the whole set has."""
     what = Phrase(None, q.rng.choice(q.scene.things).color)
@@ -143,6 +156,26 @@ def _colored(q: Slots) -> Phrase | None:
     return what if what.kind and what.color and not what.noun else None
 
 
+def _other_kind_here(q: Slots) -> Phrase | None:
+    """A kind of the scene other than ``a``."""
+    kinds = sorted({thing.kind for thing in q.scene.things} - {q.a.kind})
+    return Phrase(q.rng.choice(kinds)) if kinds else None
+
+
+def _mate(q: Slots) -> Phrase | None:
+    """A kind of one thing, whose color some other thing has."""
+    what = _kind_here(q)
+    colors = [thing.color for thing in q.scene.things]
+    return what if what.count(q.scene) == 1 and colors.count(what.the(q.scene).color) > 1 else None
+
+
+def _kind_of_distinct_colors(q: Slots) -> Phrase | None:
+    """A kind of which each thing of the scene has a color of its own."""
+    what = _kind_here(q)
+    colors = [thing.color for thing in what.find(q.scene)]
+    return what if len({*colors}) == len(colors) else None
+
+
 def _color_alone(q: Slots) -> Phrase | None:
     """A color that some thing of the scene has."""
     return apart(q, Phrase(None, q.rng.choice(q.scene.things).color, noun="block" if q.scene.tower else "object"))
@@ -164,6 +197,10 @@ THING_MAKERS: dict[str, Maker] = {
     "blocks": lambda q: Phrase("square", noun="block"),
     "look": lambda q: Phrase((thing := q.rng.choice(q.scene.things)).kind, q.rng.choice((thing.color, None))),
     "color alone": _color_alone,
+    "everything": lambda q: Phrase(noun=q.rng.choice(GENERIC)),
+    "other kind here": _other_kind_here,
+    "mate": _mate,
+    "kind of distinct colors": _kind_of_distinct_colors,
     "every": lambda q: Phrase(noun="block" if q.scene.tower else "object", kind="square" if q.scene.tower else None),
     "colored kind": lambda q: Phrase(q.c, q.a.color),
     "sole": _sole,
@@ -176,6 +213,8 @@ THING_MAKERS: dict[str, Maker] = {
     "kind not here": _kind_not_here,
     "alone of two colors": _of_two_colors,
     "other of the kind": _other_of_the_kind,
+    "alone of two sizes": _of_two_sizes,
+    "other size of the kind": _other_size_of_the_kind,
     "sole by color": _sole_color,
     "alone at most": _alone_at_most,
     "alone off the thirds": _off_the_thirds,

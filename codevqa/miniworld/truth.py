@@ -13,12 +13,9 @@ from collections.abc import Callable, Sequence
 import pydantic_monty as monty
 
 from .phrases import parse_phrase
-from .places import SIDES, outermost, place
 from .world import CANVAS, Scene
 
 GRID = 24
-_SIDES = {side.relation: side for side in SIDES}
-_HALVES = {side.half: side for side in SIDES}
 
 
 def query(scene: Scene, question: str) -> str:
@@ -56,21 +53,6 @@ def find_matching_image(scenes: Sequence[Scene], phrase: str) -> Scene:
     return found[0]
 
 
-def _beside(scene: Scene, relation: str, phrase: str) -> str:
-    at = parse_phrase(phrase).the(scene)
-    things = [thing for thing in scene.things if _SIDES[relation].lies(thing, at)]
-    if len(things) != 1:
-        raise ValueError(f"{len(things)} things are {relation} the {phrase}")
-    return things[0].kind
-
-
-def _at_corner(scene: Scene, where: str) -> str:
-    things = [thing for thing in scene.things if place(thing) == f"at the {where}"]
-    if len(things) != 1:
-        raise ValueError(f"{len(things)} things are at the {where}")
-    return things[0].kind
-
-
 def _color_of_all(scene: Scene, phrase: str) -> str:
     colors = {thing.color for thing in parse_phrase(phrase).find(scene)}
     if len(colors) != 1:
@@ -103,9 +85,9 @@ _ANSWERS: dict[str, Callable[..., bool | int | str | None]] = {
     r"What color is the block at the (top|base) of the tower\?": _end,
     r"What color is the ([\w ]+)\?": lambda scene, what: parse_phrase(what).the(scene).color,
     r"What size is the ([\w ]+)\?": lambda scene, what: parse_phrase(what).the(scene).size,
-    rf"What is ({'|'.join(_SIDES)}) the ([\w ]+)\?": _beside,
-    r"What is (?:at|on) the (top|bottom|left|right)\?": lambda scene, half: outermost(scene, _HALVES[half]).kind,
-    r"What is at the ((?:top|bottom) (?:left|right))\?": _at_corner,
+    r"What are the (\w+) objects\?": lambda scene, color: (
+        ", ".join(sorted({thing.kind for thing in scene.things if thing.color == color})) or "none"
+    ),
     r"What color are the ([\w ]+)\?": _color_of_all,
     r"What is the ([\w ]+)\?": lambda scene, what: parse_phrase(what).the(scene).kind,
     r"Are all the (?:objects|items|blocks) (\w+)\?": lambda scene, color: all(

@@ -70,6 +70,12 @@ def _sign(q: Slots) -> SimpleNamespace:
     return SimpleNamespace(sign=sign, word=q.rng.choice(("bigger", "larger") if sign == ">" else ("smaller",)))
 
 
+def _sign_of_sizes(q: Slots) -> SimpleNamespace:
+    """The word for how ``a`` compares with ``b`` in size."""
+    larger = SIZES.index(q.a.size) > SIZES.index(q.b.size)
+    return SimpleNamespace(word=q.rng.choice(("bigger", "larger") if larger else ("smaller",)))
+
+
 def _bigger(q: Slots) -> SimpleNamespace | None:
     """As ``_sign``; only for things that differ in size."""
     return _sign(q) if q.a.the(q.scene).size != q.b.the(q.scene).size else None
@@ -84,6 +90,7 @@ WORD_MAKERS: dict[str, Maker] = {
     "color of either": _color_of_either,
     "bigger": _bigger,
     "sign": _sign,
+    "sign of sizes": _sign_of_sizes,
     "own color of b": _own_color_of_b,
     "own size": _own_size,
     "extreme size": _extreme_size,

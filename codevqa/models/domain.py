@@ -35,11 +35,13 @@ COMMONEST = (1, 2, 4, 8, 16, 32)
 SHORT = 3
 """Words of fewer letters are not looked up: they are what is left of others ("it'll")."""
 SPELT = 4
-"""Words of fewer letters are near to too many others to be taken for one that is spelt wrongly."""
+"""Words of fewer letters are near to too many others to be taken for one with a wrong letter."""
 ALIKE = 0.8
 """How alike two words must be for one to be the other, spelt wrongly: one letter of five, and not of four."""
 NAMED = 5
 """Pictures that a message names; more are counted."""
+_SHORTENED = ("t", "s", "re", "ve", "ll")
+"""What stands behind an apostrophe: "arent" is "aren't", of which the list has "aren"."""
 _SIZE = np.searchsorted(STEPS, np.arange(511), side="right")
 """The size of each difference; of second ones, too."""
 
@@ -99,7 +101,7 @@ class Domain:
         for word in dict.fromkeys(words_in(question)):
             if len(word) >= SHORT and word not in self.words:
                 near = self.near(word)
-                (spelt if near and len(word) >= SPELT else unknown)[word] = near
+                (spelt if near else unknown)[word] = near
         found = []
         if images:
             many = f"{len(images):,} of {len(pictures):,} images"
@@ -125,7 +127,7 @@ class Domain:
 
         def meant(typed: re.Match[str]) -> str:
             word = typed[0].lower()
-            known = word in self.words or len(word) < SPELT
+            known = word in self.words or len(word) < SHORT
             return typed[0] if known else self.near(word) or typed[0]
 
         return re.sub(r"[^\W\d_]+", meant, question)
@@ -142,10 +144,14 @@ class Domain:
 
     def near(self, word: str) -> str:
         """Returns the word that was probably meant; empty where none is near."""
-        if word in self.others or len(word) <= SHORT:
+        if word in self.others or len(word) < SHORT:
             return ""
+        for end in _SHORTENED:
+            if (rest := word.removesuffix(end)) != word and rest in self.words:
+                return f"{rest}'{end}"
         swapped = [word[:n] + word[n + 1] + word[n] + word[n + 2 :] for n in range(len(word) - 1)]
-        near = get_close_matches(word, self.words, 1, ALIKE) or [meant for meant in swapped if meant in self.words]
+        close = get_close_matches(word, self.words, 1, ALIKE) if len(word) >= SPELT else []
+        near = close or [meant for meant in swapped if meant in self.words]
         return near[0] if near else ""
 
 
