@@ -114,7 +114,9 @@ def test_unknown_words_are_named(domain: Domain) -> None:
     assert {question: kinds(domain, question) for question in found} == found
 
 
-@pytest.mark.parametrize(("typed", "meant"), [("boht", "both"), ("wich", "which"), ("grean", "green")])
+@pytest.mark.parametrize(
+    ("typed", "meant"), [("boht", "both"), ("wich", "which"), ("grean", "green"), ("teh", "the"), ("doesnt", "doesn't")]
+)
 def test_a_slip_of_one_letter_is_undone(domain: Domain, typed: str, meant: str) -> None:
     assert domain.respelt(f"{typed} pictures") == f"{meant} pictures"
 

@@ -150,6 +150,8 @@ def question_kind(text: str, *, statements: bool = False) -> QuestionKind:
     ('yes_no', 'number')
     >>> question_kind("Is the cup red or blue?")
     QuestionKind(kind='choice', choices=('red', 'blue'))
+    >>> question_kind("Do you see more hats or houses?").kind, question_kind("Do you see hats or houses?").kind
+    ('choice', 'yes_no')
     >>> question_kind("Both pictures show a cup.", statements=True).kind, question_kind("Read the sign.").kind
     ('yes_no', 'open')
     """
@@ -174,6 +176,8 @@ def is_statement(text: str) -> bool:
 
     >>> is_statement("Both pictures show a cup."), is_statement("what is on the cup"), is_statement("Read the sign.")
     (True, False, False)
+    >>> is_statement("In the left image, all dogs are brown."), is_statement("In the left image, tell me where the dog is.")
+    (True, False)
     """
     words = _LEAD.sub("", _normal(text))
     asks = words.endswith("?") or _ASKS.match(words) or _AUXILIARY.match(words)

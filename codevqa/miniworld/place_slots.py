@@ -51,9 +51,10 @@ def _outermost(q: Slots, things: Sequence[Thing], corner: bool) -> SimpleNamespa
     if len(ranked) > 1 and ranked[0] - ranked[1] < CLEAR:
         return None
     where = {place(thing) for thing in things} if corner or len(things) == 1 else set()
-    signs = [("-", "+")[(side.sign > 0) == (side.axis == "x")] for side in sides]  # a program's y grows upwards
-    score = " ".join(f"{sign} {side.axis}" for sign, side in zip(signs, sides, strict=True)).removeprefix("+ ")
-    score = score.replace("- ", "-", 1) if score.startswith("-") else score
+    grows = [(side.sign > 0) == (side.axis == "x") for side in sides]  # a program's y grows upwards
+    score = ("" if grows[0] else "-") + sides[0].axis
+    if corner:
+        score += f" {'+' if grows[1] else '-'} {down.axis}"
     if corner:
         half = q.rng.choice((down.half, "upper" if down.half == "top" else "lower"))
         end = q.rng.choice((" corner", " corner", " corner of the picture", ""))
