@@ -134,7 +134,7 @@ def test_options_of_a_layer_go_to_whatever_the_part_is_in_the_end() -> None:
 
 def test_settings_of_a_language_model_do_not_go_to_another(mini: CodeVQA) -> None:
     own, other = configure("mini"), configure("mini", [Layer("--lm", {"language_model": "openai:x"})])
-    assert (own.settings.writer.max_tokens, own.settings.writer.repairs) == (256, 0)
+    assert (own.settings.writer.max_tokens, own.settings.writer.repairs) == (512, 0)
     assert (other.settings.writer.max_tokens, other.settings.writer.repairs) == (512, 1)
     assert (own.origins["writer.repairs"], other.origins["writer.repairs"]) == ("preset mini", "default")
     kept = configure("mini", [Layer("--lm", {"language_model": "openai:x"}), said("writer.repairs=0")])

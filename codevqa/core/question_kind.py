@@ -176,7 +176,7 @@ def is_statement(text: str) -> bool:
 
     >>> is_statement("Both pictures show a cup."), is_statement("what is on the cup"), is_statement("Read the sign.")
     (True, False, False)
-    >>> is_statement("In the left image, all dogs are brown."), is_statement("In the left image, tell me where the dog is.")
+    >>> is_statement("In the left image, all are brown."), is_statement("In the left image, tell me where it is.")
     (True, False)
     """
     words = _LEAD.sub("", _normal(text))

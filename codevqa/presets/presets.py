@@ -83,12 +83,12 @@ _MINI = Preset(
     retriever="sentence:@mini/weights/retriever",
     prompts=MappingProxyType({"image": "mini", "set": "mini"}),
     settings=Settings(
-        writer=WriterSettings(max_tokens=256, repairs=0),
+        writer=WriterSettings(repairs=0),
         sets=SetSettings(witness=True, rule_out=0.1),
         workers=64,
         strict_domain=True,
     ),
-    for_its_language_model=("writer.max_tokens", "writer.repairs"),
+    for_its_language_model=("writer.repairs",),
     domain="@mini/weights/domain",
     options={"matcher": {"block": 2, "average": "all"}, "captioner": {"min_length": 0, "temperature": 0.5}},
 )
