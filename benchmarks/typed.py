@@ -1,8 +1,8 @@
 """Asks `mini` what people type: 720 questions about drawn pictures, written without a look at its grammar.
 
-    python benchmarks/typed.py seventh
+    python benchmarks/typed.py eighth
 
-Each of the lists ``typed/fifth.jsonl``, ``sixth.jsonl`` and ``seventh.jsonl`` holds 100 questions about one picture,
+Each of the lists ``typed/sixth.jsonl``, ``seventh.jsonl`` and ``eighth.jsonl`` holds 100 questions about one picture,
 100 about sets and 40 that such drawings cannot answer, each with all answers that count as right. We read a list after
 its first figures (training/README.md). Prints what both methods answer right, and "I don't know"s to questions that
 have an answer.
@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from codevqa import CodeVQA, Question
-from codevqa.engine.confidence import DONT_KNOW
+from codevqa.core.answer_words import DONT_KNOW
 
 HERE = Path(__file__).with_name("typed")
 KINDS = ("one picture", "sets", "cannot be answered")
@@ -41,7 +41,7 @@ def bare(text: str) -> str:
 def main() -> None:
     """Asks, and prints a line a method; the wrong answers with --wrong."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("list", choices=("fifth", "sixth", "seventh"))
+    parser.add_argument("list", choices=("sixth", "seventh", "eighth"))
     parser.add_argument("--wrong", action="store_true", help="print what CodeVQA answered wrongly")
     options = parser.parse_args()
     rows = [json.loads(line) for line in (HERE / f"{options.list}.jsonl").read_text(encoding="utf-8").splitlines()]

@@ -13,10 +13,10 @@ from engine_kit import GREEN, RED, engine
 from sandbox_kit import IMAGES
 
 from codevqa import Answer, QuerySettings, Settings, WriterSettings
+from codevqa.core.answer_words import DONT_KNOW
 from codevqa.core.errors import InputError, ModelError, PromptTooLongError
 from codevqa.core.events import Answered, Event, Rejected
 from codevqa.engine import question_run
-from codevqa.engine.confidence import DONT_KNOW
 from codevqa.models.base import GenerationRequest
 from codevqa.models.fakes import ScriptedLM
 from codevqa.primitives import Image, Primitive, primitive
@@ -59,6 +59,17 @@ def test_worlds_are_the_same_for_equal_wordings_and_differ_by_picture_and_seed()
     assert {*found[0]} == {"yes", "no"}
     assert found == lived(*programs, counted, boxed, elsewhere, programs[0])
     assert found[0] != lived(programs[0], seed=1)[0]
+
+
+@pytest.mark.parametrize(("words", "sign"), [("at least 3", ">="), ("exactly two", "=="), ("fewer than 2", "<")])
+def test_an_amount_that_is_asked_for_is_held_against_the_count(words: str, sign: str) -> None:
+    number = {"3": 3, "two": 2, "2": 2}[words.split()[-1]]
+    asked = f"answer = query(images[0], 'Are there {words} cups on the table?')"
+    counted = (
+        f"n = int(query(images[0], 'How many cups are on the table?'))\nanswer = 'yes' if n {sign} {number} else 'no'"
+    )
+    found = lived(asked, counted)
+    assert found[0] == found[1] and {*found[0]} == {"yes", "no"}
 
 
 def test_a_world_answers_in_the_kind_that_is_asked_for() -> None:

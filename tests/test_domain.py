@@ -18,9 +18,9 @@ from PIL import Image, ImageDraw, ImageFont
 from test_miniworld import draw_questions
 
 from codevqa import CodeVQA, Models, Settings
+from codevqa.core.answer_words import DONT_KNOW
 from codevqa.core.images import load_pictures
 from codevqa.core.trace import ImageRef
-from codevqa.engine.confidence import DONT_KNOW
 from codevqa.engine.question_check import declined
 from codevqa.engine.request import ask_request
 from codevqa.miniworld.world import draw, sample_scene

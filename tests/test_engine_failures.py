@@ -11,6 +11,7 @@ import pytest
 from engine_kit import BLUE, GREEN, RED, engine
 
 from codevqa import Answer, Limits, QuerySettings, Question, Settings, WriterSettings
+from codevqa.core.answer_words import DONT_KNOW
 from codevqa.core.errors import (
     EmptyReadingError,
     ImageError,
@@ -60,6 +61,14 @@ def test_an_answer_of_another_kind_goes_back_and_is_never_given() -> None:
     settings = Settings(writer=WriterSettings(fit=False), query=QuerySettings(captions=1, patches=5), workers=4)
     with engine("x = 'left'\nanswer = x", settings=settings) as vqa:
         assert vqa.ask(RED, "Is it red?").text == "left"
+
+
+def test_a_reader_may_say_that_it_does_not_know_whatever_the_question_wants() -> None:
+    for question, fallback in (("How many names does it have?", False), ("Is it happy?", True)):
+        with engine(f"answer = query(img, {question!r})", answers={question: DONT_KNOW}) as vqa:
+            answer = vqa.ask(RED, question)
+        # A program might take it for a no.
+        assert (answer.text, answer.fallback) == (DONT_KNOW, fallback)
 
 
 def test_a_program_that_names_no_answer_is_marked_as_mended() -> None:

@@ -100,6 +100,10 @@ def test_calls_read_off_a_program(source: str, expected: list[str]) -> None:
             "if query(images[0], 'a') == 'yes' or not query(images[1], 'a') in ('no', ''):\n    query(images[2], 'b')",
             ["query #3 b"],
         ),
+        (
+            "for i in images:\n    for word in query(i, 'a').split(', '):\n        if word != 'no':\n            query(i, f'{word}?')",
+            ["query #2 yes?"],
+        ),
         # What is not known is not guessed.
         ("x = [query(i, 'a') for i in images]\nif x.count('yes') > 0:\n    query(images[0], 'b')", []),
         ("x = [query(i, 'a') for i in images]\nfor n in range(len(x)):\n    query(images[n], 'b')", []),

@@ -137,7 +137,7 @@ def test_summary() -> None:
 
 
 def test_agrees_with_the_answers_of_the_drawn_data_set(tmp_path: Path) -> None:
-    write(tmp_path / "mini", images=75, splits=("val",))
+    write(tmp_path / "mini", images=110, splits=("val",))
     file = find_scene_graphs(tmp_path / "mini", "val_balanced")
     assert file is not None
     words = load_scene_graphs(file)

@@ -3,6 +3,7 @@
 import json
 import random
 import re
+import string
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -17,7 +18,7 @@ from cli_kit import ROOT
 from codevqa.core.images import load_picture
 from codevqa.core.wording import put
 from codevqa.miniworld import truth
-from codevqa.miniworld.questions import UNSEEN
+from codevqa.miniworld.questions import TABLE, UNSEEN
 from codevqa.miniworld.world import HELD_OUT, draw, sample_scene
 from codevqa.models.base import MatchRequest
 from codevqa.models.blip.matcher import BlipMatcher
@@ -26,7 +27,17 @@ from codevqa.writing.prompt_forms import opening_line, render_completion
 from codevqa.writing.replies import extract_program
 from training import language, language_tokenizer, vision_texts, vlm, vlm_data
 from training.captions import captions, is_true, telling
-from training.language_data import EOS, Pool, bank, draw_item, preamble, program_text, reading_text
+from training.language_data import (
+    EOS,
+    PARAPHRASES,
+    Pool,
+    bank,
+    draw_item,
+    draw_scenes,
+    preamble,
+    program_text,
+    reading_text,
+)
 from training.vision_model import Pair, export, restore
 from training.vision_texts import contrast, keeps_out, matching, mentions, query, shows
 from training.vision_twins import twin
@@ -68,6 +79,26 @@ def test_training_never_draws_an_unseen_wording(pool: Pool) -> None:
     items = [item for style in styles for family in style.values() for item in family]
     assert items and not any(item.wording.endswith(UNSEEN) for item in items)
     assert draw_item(random.Random(4), "image", unseen=True)[1].wording.endswith(UNSEEN)
+
+
+def test_other_wordings_ask_for_the_same_things_and_none_is_held_out() -> None:
+    rng = random.Random(3)
+    for form, kinds in PARAPHRASES.items():
+        for name, others in kinds.items():
+            kind = TABLE[form][name]
+            held_out = {one.removeprefix(UNSEEN).lower() for one in kind.wordings if one.startswith(UNSEEN)}
+            assert held_out.isdisjoint(one.lower() for one in others), name
+            scenes = draw_scenes(rng, form)
+            while scenes[0].style != kind.styles[0] or len(scenes) not in kind.pictures:
+                scenes = draw_scenes(rng, form)
+            slots = next(filter(None, (kind.draw(rng, scenes) for _ in range(200))), None)
+            for other in others:
+                assert {*_slots(other)} <= {*kind.slots}, (name, other)
+                assert slots is None or "{" not in other.format(**vars(slots)), (name, other)
+
+
+def _slots(wording: str) -> list[str]:
+    return [name.split(".")[0] for _, name, _, _ in string.Formatter().parse(wording) if name]
 
 
 def test_packed_texts_do_not_see_each_other(tokenizer: Any, tmp_path: Path) -> None:

@@ -68,19 +68,38 @@ def draw_scenes(rng: random.Random, form: str, split: Split = "train") -> list[S
     return sample_set(rng, split=split)
 
 
+UNTOLD = {"image": ("untold",), "set": ("untold", "untold_picture", "nth_untold", "find_untold")}
+"""Kinds of question that drawings do not answer, by form; they are drawn only by name."""
+PARAPHRASES: dict[str, dict[str, list[str]]] = json.loads(
+    Path(__file__).with_name("paraphrases.json").read_text(encoding="utf-8")
+)
+"""Other wordings of the kinds, by form and kind (training/README.md)."""
+
+
 def draw_item(
     rng: random.Random, form: str, *, split: Split = "train", unseen: bool = False, kinds: Sequence[str] = ()
 ) -> tuple[list[Scene], Item]:
     """A question with its scenes, in a wording that training may see, or in one it may not; of some kind if any."""
     while True:
         scenes = draw_scenes(rng, form, split)
+        some = kinds or (UNTOLD[form] if rng.random() < 0.03 else ())
         with suppress(NoQuestionError):
-            return scenes, sample_question(
+            item = sample_question(
                 rng,
                 scenes[0] if form == "image" else scenes,
-                rng.choice(kinds) if kinds else None,
+                rng.choice(some) if some else None,
                 lambda item: item.wording.endswith(UNSEEN) == unseen,
             )
+            return scenes, item if unseen else paraphrased(rng, item)
+
+
+def paraphrased(rng: random.Random, item: Item) -> Item:
+    """The question in one of the other wordings of its kind, now and then; within a picture of a set there are none."""
+    others = PARAPHRASES[item.form].get(item.type, [])
+    if rng.random() > len(others) / (len(others) + 8):
+        return item
+    text = rng.choice(others).format(**vars(item.slots))
+    return replace(item, question=text[:1].upper() + text[1:])
 
 
 # Programs

@@ -14,8 +14,8 @@ from dataclasses import dataclass, replace
 
 from codevqa.miniworld import phrases
 from codevqa.miniworld.phrases import Phrase, parse_phrase
-from codevqa.miniworld.questions import TABLE, draft, expanded
-from codevqa.miniworld.slots import colors_of, kinds_of
+from codevqa.miniworld.questions import TABLE, draft
+from codevqa.miniworld.slots import colors_of, expanded, kinds_of
 from codevqa.miniworld.world import COLORS, HELD_OUT, SIZES, Scene, Thing
 
 from .captions import NUMBERS, RELATIONS, captions, is_true, related

@@ -9,6 +9,8 @@ import re
 
 from .thoughts import without_thoughts
 
+DONT_KNOW = "I don't know"
+"""The answer to what the models do not know, or not surely enough."""
 _CONTROL = re.compile(r"<[|｜][\w▁ -]+[|｜]>")
 """A control token, such as ``<|im_end|>`` or the marks of a box."""
 _WRAPPED = re.compile(

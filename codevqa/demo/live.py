@@ -12,12 +12,12 @@ from typing import NamedTuple
 
 from .. import pages
 from ..core.answer import Answer
+from ..core.answer_words import DONT_KNOW
 from ..core.errors import ErrorRecord
 from ..core.events import Answered, CallBegan, CallEnded, Event, Failed, Prepared, Rejected, Shown, Writing, Wrote
 from ..core.images import Picture
 from ..core.notices import current
 from ..core.trace import Call
-from ..engine.confidence import DONT_KNOW
 from ..pages.words import seconds
 
 CARDS = 3 << 20

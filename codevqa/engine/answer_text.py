@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
+from ..core.answer_words import DONT_KNOW
 from ..core.errors import ProgramAnswerError
 from ..core.question_kind import QuestionKind
 from ..core.trace import ImageRef, Plain
@@ -60,6 +61,8 @@ def fitted_answer(value: object, question: str, kind: QuestionKind) -> str:
             read: places count from 0, and pictures from 1.
     """
     text = answer_text(value)
+    if text == DONT_KNOW:  # a reader may say so of anything
+        return text
     if _PICTURE.match(question) and text.isdecimal():
         raise ProgramAnswerError(
             f"the question wants a picture, not {text}.", hint="Leave the picture itself, as in answer = images[0]."

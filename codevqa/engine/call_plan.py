@@ -52,7 +52,7 @@ _FUNCTIONS: Mapping[str, Callable[..., Any]] = {
     "int": lambda text: int(text),
     "len": len,
 }
-_METHODS = frozenset(("endswith", "lower", "startswith", "strip"))
+_METHODS = frozenset(("endswith", "lower", "split", "startswith", "strip"))
 """Methods of texts that are followed."""
 _CHANGING = frozenset(("append", "clear", "extend", "insert", "pop", "remove", "reverse", "sort"))
 """Methods that change a list."""

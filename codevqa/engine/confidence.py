@@ -6,11 +6,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from ..core.answer import Answer
+from ..core.answer_words import DONT_KNOW
 from ..core.selection import logistic
 from ..core.trace import REFUSED, Draft
-
-DONT_KNOW = "I don't know"
-"""The answer to what the models do not know, or not surely enough."""
 
 VOTES = (-2.40, 4.20)
 """Intercept and weight of the share of programs that gave the answer on the pictures."""

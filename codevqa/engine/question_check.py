@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from ..batching.call_cache import Usage
 from ..batching.model_services import ModelServices
 from ..core.answer import Answer
+from ..core.answer_words import DONT_KNOW
 from ..core.errors import QuestionError
 from ..core.images import Picture, load_pictures
 from ..core.settings import Settings
@@ -17,7 +18,6 @@ from ..core.trace import Cost, DomainWarning, Trace
 from ..models.domain import Domain
 from ..presets.assembly import domain_of, names_of
 from ..presets.configuration import Configuration
-from .confidence import DONT_KNOW
 from .request import Request
 
 

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Literal
 
 from ..batching.call_cache import Usage
 from ..core.answer import Answer
+from ..core.answer_words import DONT_KNOW
 from ..core.collection import StoredPicture
 from ..core.errors import (
     CodeVQAError,
@@ -47,7 +48,7 @@ from ..writing.trial import Trial, try_out
 from ..writing.writer import Writer
 from .answer_text import answer_text, fitted_answer, plain, release_text
 from .call_plan import CallPlan
-from .confidence import DONT_KNOW, sure_enough
+from .confidence import sure_enough
 from .program_calls import ProgramCalls
 from .question_check import checked_question, outside, unanswerable
 from .request import Errors, Request, check_method, check_options

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 from ..batching.call_cache import Memory, Usage
 from ..core.answer import Answer
+from ..core.answer_words import DONT_KNOW
 from ..core.collection import Collection, Pictures, Tell
 from ..core.errors import InputError, ProgramError
 from ..core.trace import ImageRef
 from ..models.base import SimilarityRequest
-from .confidence import DONT_KNOW
 from .question_check import checked_question
 from .question_run import keeping
 from .request import AskOptions, RunOptions

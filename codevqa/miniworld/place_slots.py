@@ -25,6 +25,38 @@ def _side(both: bool) -> Maker:
     return make
 
 
+def _side_of_d(start: str, end: str, names: str) -> Maker:
+    """On which side one of two things lies from the other, ``d`` among them: what a program compares, and a word."""
+
+    def make(q: Slots) -> SimpleNamespace | None:
+        side = q.rng.choice(SIDES)
+        one, other = (getattr(getattr(q, name).the(q.scene), side.axis) for name in (start, end))
+        if abs(one - other) < CLEAR:
+            return None
+        test = "".join(names["12".index(letter)] if letter in "12" else letter for letter in side.test)
+        return SimpleNamespace(test=test, word=q.rng.choice(side.words))
+
+    return make
+
+
+def _two_halves(q: Slots) -> SimpleNamespace | None:
+    """Halves in which ``a`` may lie in two pictures, clearly: what a program compares, and words for both."""
+    across = q.rng.random() < 0.6
+    sides = SIDES[:2] if across else SIDES[2:]
+    if any(abs(getattr(q.a.the(scene), sides[0].axis) - CANVAS / 2) < CLEAR for scene in q.scenes):
+        return None
+    chosen = [q.rng.choice(sides) for _ in q.scenes]
+    tests = [side.middle.replace(side.axis, f"{side.axis}{n}", 1) for n, side in enumerate(chosen, 1)]
+    names = q.rng.choice((("the first {}", "the second"), ("{} 1", "{} 2"), ("the left {}", "the right one")))
+    on = "on" if across else "at"
+    parts = [f"{on} the {side.half} in {name.format(q.n.one)}" for side, name in zip(chosen, names, strict=True)]
+    same = q.rng.choice(("on the same side", "on the same side of the picture"))
+    again = chosen[0].middle.replace(chosen[0].axis, f"{chosen[0].axis}2", 1)
+    if not across:
+        same = "in the same half, top or bottom,"
+    return SimpleNamespace(first=tests[0], second=tests[1], first_again=again, words=" and ".join(parts), same=same)
+
+
 def _lonely_side(q: Slots) -> Side | None:
     """A side of ``b``, alone in its kind, on which a single thing lies, clearly, and all others clearly opposite."""
     side, at = q.rng.choice(SIDES), q.b.the(q.scene)
@@ -114,6 +146,10 @@ PLACE_MAKERS: dict[str, Maker] = {
     "extreme place": _outermost_of_all(corner=False),
     "filled corner": _outermost_of_all(corner=True),
     "place among": lambda q: _outermost(q, q.a.find(q.scene), q.rng.random() < 0.4),
+    "side of d": _side_of_d("a", "d", "13"),
+    "side of d from b": _side_of_d("d", "b", "12"),
+    "side among": lambda q: _outermost(q, q.a.find(q.scene), corner=False),
+    "two halves": _two_halves,
     "side moved": _side_moved,
     "lonely side": _lonely_side,
     "corner": _corner,

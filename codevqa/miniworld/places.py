@@ -9,7 +9,7 @@ from .world import CANVAS, Thing
 _LEFT = (("to the left of", "left of", "on the left side of"), ("further to the left", "more to the left"))
 _RIGHT = (("to the right of", "right of", "on the right side of"), ("further to the right", "more to the right"))
 _ABOVE = (("above", "higher than", "over"), ("higher", "higher up"))
-_BELOW = (("below", "lower than", "under"), ("lower", "lower down"))
+_BELOW = (("below", "lower than", "under", "underneath", "beneath"), ("lower", "lower down"))
 _ACROSS = ("to the left or to the right of", "left or right of", "to the right or to the left of")
 _DOWN = ("above or below", "below or above", "located above or below")
 

@@ -18,11 +18,11 @@ from typing import Any, Literal
 from .phrases import Phrase
 from .place_slots import PLACE_MAKERS
 from .set_slots import SET_MAKERS, style_of
-from .slots import Maker, Slots, amount
+from .slots import Maker, Slots, amount, expanded
 from .thing_slots import THING_MAKERS
 from .truth import run_program
 from .word_slots import WORD_MAKERS
-from .world import COLORS, Scene
+from .world import COLORS, KINDS, Scene, plural
 
 UNSEEN = "~"
 """Marks a wording that training never sees: in the table its first character, in ``Item.wording`` the last."""
@@ -125,11 +125,10 @@ class Kind:
         return q
 
     def code(self, q: Slots) -> str:
-        """The program; what it counts whole, it counts color by color: captions seldom tell all things at once."""
+        """The program; all things, and those of a kind, it counts by color: captions seldom tell all at once."""
         program = self.program.format(**vars(q))
-        program = _WHOLE.sub(
-            rf'sum([int(query(\1, f"How many {{color}} objects are there?")) for color in {_listed(COLORS)}])', program
-        )
+        program = _WHOLE.sub(_by_color(r"\1", "objects"), program)
+        program = _KIND.sub("answer = " + _by_color("img", r"\1"), program)
         return _SUM.sub(r"answer = str(\1)", program)
 
     def question(self, place: int, q: Slots) -> str:
@@ -141,7 +140,14 @@ class Kind:
 _WHOLE = re.compile(
     r'(?:int\()?query\((img|images\[-?\d\]), "How many (?:objects|items|things|shapes) are there\?"\)\)?'
 )
+_KIND = re.compile(
+    rf'^answer = query\(img, "How many ({"|".join(plural(kind) for kind in KINDS)}) are there\?"\)$', re.MULTILINE
+)
 _SUM = re.compile(r"answer = (sum\(.*\))$", re.MULTILINE)
+
+
+def _by_color(image: str, many: str) -> str:
+    return f'sum([int(query({image}, f"How many {{color}} {many} are there?")) for color in {_listed(COLORS)}])'
 
 
 def _listed(words: Sequence[str]) -> str:
@@ -194,15 +200,6 @@ def _within(name: str, kind: Kind, row: dict[str, Any]) -> Kind | None:
         options=kind.options,
         either=kind.either,
     )
-
-
-def expanded(wording: str) -> list[str]:
-    """A wording for each of the options in brackets."""
-    before, bracket, rest = wording.partition("[")
-    if not bracket:
-        return [wording]
-    options, _, after = rest.partition("]")
-    return [one for option in options.split("|") for one in expanded(before + option + after)]
 
 
 TABLE = _table()
@@ -283,7 +280,7 @@ def sample_question(
     many = min(len(scenes), 5)  # what can be asked about five can be asked about more
     kinds = [one for one in TABLE[form].values() if many in one.pictures and style in one.styles]
     if kind is not None:
-        kinds = [one for one in kinds if one.name == kind]
+        kinds = [replace(one, weight=1.0) for one in kinds if one.name == kind]
     for _ in range(60 if kinds else 0):
         chosen = rng.choices(kinds, [one.weight for one in kinds])[0]
         found = _balanced(rng, scenes, chosen, form, wanted)

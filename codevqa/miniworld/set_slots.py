@@ -41,7 +41,10 @@ def _several(lowest: int) -> Maker:
         pictures, has, be, do = (q.n.one, q.n.has, "is", "does") if value == 1 else (q.n.many, q.n.have, "are", "do")
         word = number(q.rng, value)
         blocks = "block" if value == 1 else "blocks"
-        return SimpleNamespace(value=value, word=word, pictures=pictures, blocks=blocks, has=has, be=be, do=do)
+        things = "thing" if value == 1 else "things"
+        return SimpleNamespace(
+            value=value, word=word, pictures=pictures, blocks=blocks, things=things, has=has, be=be, do=do
+        )
 
     return make
 
@@ -65,7 +68,7 @@ def _own_place(q: Slots) -> SimpleNamespace:
     """The place in the set of the scene that the other slots are drawn for, and what it is said to be."""
     count, index = len(q.scenes), next(place for place, scene in enumerate(q.scenes) if scene is q.scene)
     nth = f"{index + 1}{('st', 'nd', 'rd')[index] if index < 3 else 'th'}"
-    ordinal = ORDINALS[index] if q.rng.random() < 0.8 else nth
+    ordinal = ORDINALS[index] if index < len(ORDINALS) and q.rng.random() < 0.8 else nth
     words = [f"the {ordinal} {q.n.one}", f"{q.n.one} {number(q.rng, index + 1)}"]
     sides = {2: ("left", "right"), 3: ("left", "middle", "right")}.get(count)
     if sides and q.rng.random() < 0.3:
@@ -80,7 +83,7 @@ def _own_place(q: Slots) -> SimpleNamespace:
 def _pair_of_places(q: Slots) -> SimpleNamespace:
     """Two pictures of a set of three or more by their places."""
     count, name = len(q.scenes), q.n
-    first, second = sorted(q.rng.sample(range(count), 2))
+    first, second = sorted(q.rng.sample(range(min(count, len(ORDINALS))), 2))
     words = [
         f"the {ORDINALS[first]} and the {ORDINALS[second]} {name.one}",
         f"the {ORDINALS[first]} and {ORDINALS[second]} {name.many}",
@@ -104,9 +107,9 @@ def _extreme(q: Slots) -> SimpleNamespace | None:
         return None
     if most:
         number_word = q.rng.choice(("largest", "highest", "biggest"))
-        return SimpleNamespace(call="max", most="most", more="more", number=number_word)
+        return SimpleNamespace(call="max", sign=">", most="most", more="more", number=number_word)
     number_word = q.rng.choice(("smallest", "lowest"))
-    return SimpleNamespace(call="min", most="fewest", more="fewer", number=number_word)
+    return SimpleNamespace(call="min", sign="<", most="fewest", more="fewer", number=number_word)
 
 
 def _extreme_of_sizes(q: Slots) -> SimpleNamespace | None:

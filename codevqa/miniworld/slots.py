@@ -40,6 +40,15 @@ class Word(str):
         return with_article(self)
 
 
+def expanded(wording: str) -> list[str]:
+    """A wording for each of the options in brackets."""
+    before, bracket, rest = wording.partition("[")
+    if not bracket:
+        return [wording]
+    options, _, after = rest.partition("]")
+    return [one for option in options.split("|") for one in expanded(before + option + after)]
+
+
 def number(rng: random.Random, value: int) -> str:
     """Returns a small number as a word or as digits."""
     return NUMBERS[value] if value < len(NUMBERS) and rng.random() < 0.65 else str(value)

@@ -176,6 +176,13 @@ def _kind_of_distinct_colors(q: Slots) -> Phrase | None:
     return what if len({*colors}) == len(colors) else None
 
 
+def _color_of_several_kinds(q: Slots) -> Phrase | None:
+    """A color that things of several kinds have, one of each."""
+    what = Phrase(None, q.rng.choice(q.scene.things).color)
+    kinds = [thing.kind for thing in what.find(q.scene)]
+    return what if len({*kinds}) == len(kinds) > 1 else None
+
+
 def _color_alone(q: Slots) -> Phrase | None:
     """A color that some thing of the scene has."""
     return apart(q, Phrase(None, q.rng.choice(q.scene.things).color, noun="block" if q.scene.tower else "object"))
@@ -197,6 +204,7 @@ THING_MAKERS: dict[str, Maker] = {
     "blocks": lambda q: Phrase("square", noun="block"),
     "look": lambda q: Phrase((thing := q.rng.choice(q.scene.things)).kind, q.rng.choice((thing.color, None))),
     "color alone": _color_alone,
+    "color of several kinds": _color_of_several_kinds,
     "everything": lambda q: Phrase(noun=q.rng.choice(GENERIC)),
     "other kind here": _other_kind_here,
     "mate": _mate,

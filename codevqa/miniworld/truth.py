@@ -16,6 +16,13 @@ from .phrases import parse_phrase
 from .world import CANVAS, Scene
 
 GRID = 24
+UNTOLD = "I don't know"
+"""What can be said of that which drawings do not tell: names, prices, reasons."""
+UNTOLD_ENDS = (
+    *("happy", "sad", "nice", "pretty", "hungry", "afraid", "new", "old", "young", "moving", "having fun"),
+    *("have a name", "like it", "like this", "come from far away"),
+)
+"""What a question ends with that is answered by yes or no, and of which drawings tell nothing."""
 
 
 def query(scene: Scene, question: str) -> str:
@@ -89,6 +96,7 @@ _ANSWERS: dict[str, Callable[..., bool | int | str | None]] = {
         ", ".join(sorted({thing.kind for thing in scene.things if thing.color == color})) or "none"
     ),
     r"What color are the ([\w ]+)\?": _color_of_all,
+    rf"What is the \w+ of the [\w ]+\?|(?:Is|Does) [\w ]+ (?:{'|'.join(UNTOLD_ENDS)})\?": lambda scene: UNTOLD,
     r"What is the ([\w ]+)\?": lambda scene, what: parse_phrase(what).the(scene).kind,
     r"Are all the (?:objects|items|blocks) (\w+)\?": lambda scene, color: all(
         thing.color == color for thing in scene.things

@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ..core.answer_words import bare_reply
+from ..core.answer_words import DONT_KNOW, bare_reply
 from ..core.errors import ModelError, PromptTooLongError
 from ..core.images import Picture
 from ..core.question_kind import QuestionKind, joins, question_kind
@@ -39,6 +39,8 @@ def read_reply(reply: str, kind: QuestionKind, chances: Sequence[tuple[str, floa
         kind: what it was asked for.
         chances: probabilities of "yes" and "no", where there are some: they decide where the words do not.
     """
+    if bare_reply(reply).lower().rstrip(".") == DONT_KNOW.lower():
+        return DONT_KNOW, kind.kind == "yes_no"
     answer = kind.read(reply)
     if answer is None and chances:
         answer = max(chances, key=lambda pair: pair[1])[0]

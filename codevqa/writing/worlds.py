@@ -2,19 +2,22 @@
 
 In a world every primitive has an answer to everything. Answers are drawn, and they are consistent: the same pictures
 asked with the same content words have one count, one word and one place, in every draft and however the question is
-put. So "Is there a cup?" is yes just where "How many cups are there?" is not 0.
+put. So "Is there a cup?" is yes just where "How many cups are there?" is not 0, and "Are there at least 3 cups?" where
+that is 3 or more.
 """
 
 from __future__ import annotations
 
 import ast
+import operator
 import random
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cache, lru_cache
 from typing import Any, TypeVar
 
+from ..core.answer_words import whole_number
 from ..core.program_tree import parse, syntax_tree
 from ..core.question_kind import question_kind
 from ..primitives import GRID, Image, PrimitiveSet
@@ -40,6 +43,16 @@ Value = TypeVar("Value")
 Behaviour = tuple[str | None, ...]
 """What a program answers in each world; None where it fails."""
 
+_NUMBER = r"(\d+|one|two|three|four|five|six|seven|eight|nine|ten)"
+_SIGNS: Mapping[str, Callable[[int, int], bool]] = {
+    **dict.fromkeys(("at least", "no fewer than", "no less than"), operator.ge),
+    **dict.fromkeys(("at most", "no more than"), operator.le),
+    **dict.fromkeys(("exactly", "only", "just"), operator.eq),
+    "more than": operator.gt,
+    **dict.fromkeys(("fewer than", "less than"), operator.lt),
+}
+_AMOUNT = re.compile(rf"\b({'|'.join(_SIGNS)}) {_NUMBER}\b", re.IGNORECASE)
+"""Where a question that wants yes or no compares a count with a number."""
 _EMPTY = """
 a an any are at be can count do does find how image in is it many number of on photo picture see some that the there
 this to was were with you
@@ -73,7 +86,8 @@ class Worlds:
         compared = {value for source in programs for value in _compared(source)}
         words = sorted(value for value in compared if isinstance(value, str) and value not in ("", "yes", "no"))
         self._words = words or WORDS
-        numbers = [number for number in range(1, MOST + 1) if not compared.isdisjoint((number, str(number)))]
+        amounts = {whole_number(number) for source in programs for _, number in _AMOUNT.findall(source)}
+        numbers = [n for n in range(1, MOST + 1) if n in amounts or not compared.isdisjoint((n, str(n)))]
         self._counts = sorted({*COUNTS, *(near for one in numbers for near in (one - 1, one, one + 1))} - {0})
 
     def looked_at(self, call: AskedCall) -> frozenset[int]:
@@ -105,7 +119,7 @@ class Worlds:
         if name == crop.name:
             return [self._cut(pictures[0], text)] * self.count
         # "Is it red?" of what was cut out for a cup is "Is the cup red?" of the whole picture.
-        within = " ".join((text, *(self._shown.get(image.picture.key, "") for image in pictures)))
+        within = " ".join((_AMOUNT.sub("", text), *(self._shown.get(image.picture.key, "") for image in pictures)))
         about = (content(within), *sorted(image.index for image in pictures))
         return self._values(syntax_tree(returns, "eval").body, about, text, pictures or self._images)
 
@@ -163,7 +177,9 @@ class Worlds:
         """Returns answers of the kind that a text asks for."""
         kind = question_kind(text, statements=True)
         if kind.kind == "yes_no":
-            return ["yes" if count else "no" for count in counts]
+            amount = _AMOUNT.search(text)
+            compare, number = (_SIGNS[amount[1].lower()], whole_number(amount[2]) or 0) if amount else (operator.gt, 0)
+            return ["yes" if compare(count, number) else "no" for count in counts]
         if kind.kind == "number":
             return list(map(str, counts))
         if kind.choices:
