@@ -36,8 +36,8 @@ from training.language_data import (
     draw_scenes,
     preamble,
     program_text,
-    reading_text,
 )
+from training.language_reading import reading_text
 from training.vision_model import Pair, export, restore
 from training.vision_texts import contrast, keeps_out, matching, mentions, query, shows
 from training.vision_twins import twin

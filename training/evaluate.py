@@ -34,7 +34,8 @@ from codevqa.writing.replies import extract_program
 
 from .captions import telling
 from .language_captions import read
-from .language_data import SPATIAL, draw_item, elementary
+from .language_data import draw_item
+from .language_reading import SPATIAL, elementary
 from .language_words import rename
 from .vision_data import PROMPT
 from .vision_texts import Contrast, contrast, mentions

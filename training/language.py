@@ -24,7 +24,8 @@ import torch
 from torch.utils.data import DataLoader, IterableDataset
 
 from . import language_tokenizer
-from .language_data import Piece, Pool, Question, ReadingPool, load_questions, sample_program
+from .language_data import Piece, Pool, sample_program
+from .language_reading import Question, ReadingPool, load_questions
 
 ANSWER_WEIGHT = 10.0
 """Loss weight of a token of an answer; one of a program counts 1. A text has few of the former."""

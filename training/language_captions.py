@@ -22,7 +22,7 @@ from codevqa.miniworld.world import draw
 from codevqa.models.base import Captioner, CaptionRequest, Matcher, MatchRequest
 from codevqa.primitives.patches import Patches
 
-from .language_data import Question, draw_question
+from .language_reading import Question, draw_question
 from .vision_data import PATCHES
 
 DRAWS = 12

@@ -31,7 +31,7 @@ from codevqa.miniworld.sets import sample_set
 from codevqa.miniworld.world import CANVAS, COLORS, KINDS, SIZES, Scene, draw, sample_scene
 
 from .captions import captions
-from .language_data import queries
+from .language_reading import queries
 from .vision_texts import described, keeps_out, wrong
 from .vision_twins import crowded
 from .vision_words import SPECIAL, words

@@ -33,7 +33,7 @@ def _side_of_d(start: str, end: str, names: str) -> Maker:
         one, other = (getattr(getattr(q, name).the(q.scene), side.axis) for name in (start, end))
         if abs(one - other) < CLEAR:
             return None
-        test = "".join(names["12".index(letter)] if letter in "12" else letter for letter in side.test)
+        test = side.test.translate(str.maketrans("12", names))
         return SimpleNamespace(test=test, word=q.rng.choice(side.words))
 
     return make
@@ -87,7 +87,6 @@ def _outermost(q: Slots, things: Sequence[Thing], corner: bool) -> SimpleNamespa
     score = ("" if grows[0] else "-") + sides[0].axis
     if corner:
         score += f" {'+' if grows[1] else '-'} {down.axis}"
-    if corner:
         half = q.rng.choice((down.half, "upper" if down.half == "top" else "lower"))
         end = q.rng.choice((" corner", " corner", " corner of the picture", ""))
         far = f"{q.rng.choice(('in', 'at'))} the {half} {across.half}{end}"

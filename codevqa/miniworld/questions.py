@@ -21,6 +21,7 @@ from .set_slots import SET_MAKERS, style_of
 from .slots import Maker, Slots, amount, expanded
 from .thing_slots import THING_MAKERS
 from .truth import run_program
+from .untold_slots import UNTOLD_MAKERS
 from .word_slots import WORD_MAKERS
 from .world import COLORS, KINDS, Scene, plural
 
@@ -238,6 +239,7 @@ _MAKERS: dict[str, Maker] = {
     **WORD_MAKERS,
     **PLACE_MAKERS,
     **SET_MAKERS,
+    **UNTOLD_MAKERS,
     "condition": _condition(lambda kind: True),
     "plain condition": _condition(lambda kind: kind.name != "lacks"),
     "contains": _condition(lambda kind: kind.name == "contains"),

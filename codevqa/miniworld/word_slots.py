@@ -3,36 +3,29 @@
 from __future__ import annotations
 
 import json
-import re
 from types import SimpleNamespace
 
 from .phrases import Phrase, with_article
-from .slots import Maker, Slots, Word, colors_of, expanded, kinds_of
-from .truth import UNTOLD_ENDS
+from .slots import Maker, Slots, Word, colors_of, kinds_of
 from .world import SIZES, plural
 
 _SIZE_WORDS = {"small": ("small", "little", "tiny"), "medium": ("medium",), "large": ("large", "big")}
 _EXTREME_WORDS = {"small": (("smallest", "smaller"),), "large": (("largest", "larger"), ("biggest", "bigger"))}
 
 
-def _own(part: str) -> Maker:
-    """The color or the kind of what ``a`` describes, or another one; after ``c`` the second of two options."""
+def _own(part: str, of: str = "a", share: float = 0.5) -> Maker:
+    """The color or the kind of what a slot describes, a share of the times, or another one.
+
+    Of ``a``, after ``c``, it is the second of two options.
+    """
 
     def make(q: Slots) -> Word:
         options = colors_of(q.scene) if part == "color" else kinds_of(q.scene)
-        true, first = getattr(q.a.the(q.scene), part), getattr(q, "c", None)
-        right = first != true if first else q.rng.random() < 0.5
-        return Word(true if right else q.rng.choice([one for one in options if one != true]))
+        true, first = getattr(getattr(q, of).the(q.scene), part), getattr(q, "c", None) if of == "a" else None
+        right = first != true if first else q.rng.random() < share
+        return Word(true if right else q.rng.choice([option for option in options if option != true]))
 
     return make
-
-
-def _own_color_of_b(q: Slots) -> Word:
-    """The color of what ``b`` describes, or another."""
-    true = q.b.the(q.scene).color
-    return Word(
-        true if q.rng.random() < 0.6 else q.rng.choice([color for color in colors_of(q.scene) if color != true])
-    )
 
 
 def _own_size(q: Slots) -> SimpleNamespace:
@@ -99,60 +92,6 @@ def _class(q: Slots) -> SimpleNamespace:
     return SimpleNamespace(name=name, one=one, many=plural(name), kinds=lists[0], plurals=lists[1])
 
 
-_UNTOLD = {
-    "name": "what is {the}'s name|what is the name of {the}|what is {the} called",
-    "owner": "whose {it} is [it|this|that]|whose {its} are [these|they|those]|who [owns|has] {the}|"
-    "who does {the} belong to|whose is {the}",
-    "text": "what does {the} say|what is written on {the}|what does it say on {the}|what number is on {the}",
-    "story": "what is {the} about|what is the story of {the}|what is the {it} about",
-    "wish": "what is {the} looking [for|at]|what does {the} want|what is {the} waiting for|"
-    "what does {the} like|what is {the} thinking|what does {the} think|what is {the} doing",
-    "age": "how old is {the}|when was {the} [made|drawn|built]",
-    "price": "how much is {the}|how much does {the} cost|what does {the} cost|what is {the} worth",
-    "maker": "who [made|drew|built] {the}|where was {the} made",
-    "reason": "why is {the} [here|there|so {size}]|why is there {it.one}",
-    "distance": "how far [away |]is {the}|how far away is {the} from here|how long is {the}|how heavy is {the}",
-    "use": "what is {the} [for|used for|good for]|what can you do with {the}",
-    "feeling": "how does {the} feel|what mood is {the} in",
-    "motion": "where is {the} going|how fast is {the}|where does {the} come from",
-    "time": "what time does {the} show|what time is it on {the}",
-}  # fmt: skip
-"""What drawings do not tell of a thing, by what is asked for; words of people who ask."""
-_UNTOLD_OF_PICTURES = {
-    "date": "which {one} was [drawn|made|taken] first|when were the {many} [made|drawn]|"
-    "which {one} is [older|newer|the oldest]",
-    "maker": "who [drew|made] [the|these] {many}|who [drew|made] the first {one}",
-    "beauty": "which {one} is [nicer|better|prettier|the best|the nicest]|which {one} do you like [most|best|more]",
-    "name": "what are the {many} called|what is the name of the first {one}",
-}
-
-
-def _untold(q: Slots) -> SimpleNamespace:
-    """A question that a drawing of ``a`` does not answer, and what it asks for."""
-    if q.rng.random() < 0.25:  # answered by yes or no
-        end = q.rng.choice(UNTOLD_ENDS)
-        does = end.split()[0] in ("have", "like", "come")
-        words = f"{'does' if does else 'is'} the {q.a.name} {end}"
-        return SimpleNamespace(asked=f"{words[:1].upper()}{words[1:]}?", words=words)
-    what = q.rng.choice(list(_UNTOLD))
-    words = q.rng.choice(expanded(q.rng.choice(_split(_UNTOLD[what]))))
-    size = q.rng.choice(("big", "small"))
-    words = words.format(the=f"the {q.a.name}", it=Word(q.a.name), its=q.a.many, size=size)
-    return SimpleNamespace(asked=f"What is the {what} of the {q.a.name}?", words=words)
-
-
-def _untold_of_pictures(q: Slots) -> SimpleNamespace:
-    """A question that drawings do not answer, and what it asks for."""
-    what = q.rng.choice(list(_UNTOLD_OF_PICTURES))
-    words = q.rng.choice(expanded(q.rng.choice(_split(_UNTOLD_OF_PICTURES[what]))))
-    return SimpleNamespace(asked=f"What is the {what} of the pictures?", words=words.format(one=q.n.one, many=q.n.many))
-
-
-def _split(wordings: str) -> list[str]:
-    """The wordings of a line, between the bars outside of brackets."""
-    return re.split(r"\|(?![^\[]*\])", wordings)
-
-
 def _bigger(q: Slots) -> SimpleNamespace | None:
     """As ``_sign``; only for things that differ in size."""
     return _sign(q) if q.a.the(q.scene).size != q.b.the(q.scene).size else None
@@ -170,9 +109,7 @@ WORD_MAKERS: dict[str, Maker] = {
     "sign of sizes": _sign_of_sizes,
     "sign of pictures": _sign_of_pictures,
     "class": _class,
-    "untold": _untold,
-    "untold of pictures": _untold_of_pictures,
-    "own color of b": _own_color_of_b,
+    "own color of b": _own("color", "b", 0.6),
     "own size": _own_size,
     "extreme size": _extreme_size,
     "shuffled": _shuffled,
