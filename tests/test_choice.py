@@ -16,7 +16,7 @@ from codevqa import Answer, QuerySettings, Settings, WriterSettings
 from codevqa.core.answer_words import DONT_KNOW
 from codevqa.core.errors import InputError, ModelError, PromptTooLongError
 from codevqa.core.events import Answered, Event, Rejected
-from codevqa.engine import question_run
+from codevqa.engine import program_runs
 from codevqa.models.base import GenerationRequest
 from codevqa.models.fakes import ScriptedLM
 from codevqa.primitives import Image, Primitive, primitive
@@ -244,7 +244,7 @@ def test_a_program_is_tried_once_for_a_statement_about_many_pictures(monkeypatch
         tried.append(programs)
         return await try_out(programs, *rest)
 
-    monkeypatch.setattr(question_run, "try_out", counted)
+    monkeypatch.setattr(program_runs, "try_out", counted)
     with engine(CUP) as vqa:
         asked_of = [(one, "Is there a cup?") for one in (RED, GREEN, RED)]
         assert [answer.text for answer in vqa.ask_many(asked_of)] == ["yes"] * 3

@@ -21,7 +21,7 @@ from codevqa import CodeVQA, Models, Settings
 from codevqa.core.answer_words import DONT_KNOW
 from codevqa.core.images import load_pictures
 from codevqa.core.trace import ImageRef
-from codevqa.engine.question_check import declined
+from codevqa.engine.prepared_question import answer_without_models
 from codevqa.engine.request import ask_request
 from codevqa.miniworld.world import draw, sample_scene
 from codevqa.models.domain import Domain
@@ -201,7 +201,7 @@ def test_a_strict_engine_asks_no_model(asking: dict[bool, CodeVQA], method: str)
 @pytest.mark.parametrize(("question", "photograph"), [(DOG, False), ("Is it red?", True), ("Is it red?", False)])
 def test_early_declines_are_the_same(mini: CodeVQA, photographs: list[Path], question: str, photograph: bool) -> None:
     request = ask_request(photographs[0] if photograph else GARDEN, question, {"method": "pnpvqa"})
-    early = declined(configure("mini"), request)
+    early = answer_without_models(configure("mini"), request)
     answer = mini.ask(photographs[0] if photograph else GARDEN, question, method="pnpvqa")
     assert (early is not None) == answer.declined
     assert early is None or replace(early, seconds=answer.seconds) == answer

@@ -162,7 +162,7 @@ def test_our_mistake_costs_one_question(monkeypatch: pytest.MonkeyPatch, caplog:
     def mistaken(question: str, longest: int) -> str:
         raise ZeroDivisionError("a mistake") if "broken" in question else QuestionError("typed")
 
-    monkeypatch.setattr("codevqa.engine.question_run.checked_question", mistaken)
+    monkeypatch.setattr("codevqa.engine.prepared_question.checked_question", mistaken)
     with engine("answer = 1") as vqa:
         first, second = vqa.ask_many([Question(RED, "Is it broken?"), Question(RED, "Is it red?")])
         with pytest.raises(InternalError, match=r"codevqa made a mistake: ZeroDivisionError\. .* report") as caught:

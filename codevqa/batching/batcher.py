@@ -178,8 +178,8 @@ class Batcher(Generic[Request, Result]):
 
     def _failed(self, batch: Sequence[Pair[Request]], error: BaseException) -> None:
         # Whatever a back end raises belongs to its callers.
-        told = record(error)
-        shown = error if isinstance(error, CodeVQAError) else ModelError(f"{told.type}: {told.message}")
+        failure = record(error)
+        shown = error if isinstance(error, CodeVQAError) else ModelError(f"{failure.type}: {failure.message}")
         shown.__cause__ = None if shown is error else error
         for _, slot in batch:
             if not slot.done():

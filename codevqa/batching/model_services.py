@@ -106,16 +106,16 @@ class ModelServices:
             "match",
             matcher if grounds(matcher) else None,
             lambda requests: list(map(_match, cast(Matcher, matcher).match(requests))),
-            lambda one: (one.picture.key, one.text, one.focus),
-            lambda one, match: 2 * len(one.text) + match.relevance.nbytes,
+            lambda request: (request.picture.key, request.text, request.focus),
+            lambda request, match: 2 * len(request.text) + match.relevance.nbytes,
             needs="a matcher that tells where it looks",
         )
         self.score: CallCache[MatchRequest, float] = self._merging(
             "score",
             matcher if grounds(matcher) else None,
             partial(_logits, matcher),
-            lambda one: (one.picture.key, one.text),
-            lambda one, logit: 2 * len(one.text),
+            lambda request: (request.picture.key, request.text),
+            lambda request, logit: 2 * len(request.text),
             needs="a matcher that tells whether a text describes a picture",
         )
         """The logit of :attr:`match` alone, without the map: cheaper, where the matcher can tell it so."""
@@ -135,24 +135,24 @@ class ModelServices:
             "similarity",
             matcher,
             lambda requests: list(map(float, cast(Matcher, matcher).similarity(requests))),
-            lambda one: (one.picture.key, one.text),
-            lambda one, score: 2 * len(one.text),
+            lambda request: (request.picture.key, request.text),
+            lambda request, score: 2 * len(request.text),
             needs="a matcher",
         )
         self.caption: CallCache[CaptionRequest, str] = self._merging(
             "caption",
             captioner,
             lambda requests: cast(Captioner, captioner).caption(requests),
-            lambda one: (one.picture.key, one.patches, one.seed, one.tokens),
-            lambda one, text: 8 * len(one.patches or ()) + 2 * len(text),
+            lambda request: (request.picture.key, request.patches, request.seed, request.tokens),
+            lambda request, text: 8 * len(request.patches or ()) + 2 * len(text),
             needs="a captioner",
         )
         self.detect: CallCache[DetectRequest, tuple[Box, ...]] = self._merging(
             "detect",
             detector,
             lambda requests: [tuple(map(_box, boxes)) for boxes in cast(Detector, detector).detect(requests)],
-            lambda one: (one.picture.key, one.phrase),
-            lambda one, boxes: 2 * len(one.phrase) + 200 * len(boxes),
+            lambda request: (request.picture.key, request.phrase),
+            lambda request, boxes: 2 * len(request.phrase) + 200 * len(boxes),
             needs="a detector",
         )
         self.detects = detector is not None
@@ -161,8 +161,15 @@ class ModelServices:
             "look",
             eyes,
             lambda requests: cast(Eyes, eyes).look(requests),
-            lambda one: (tuple(picture.key for picture in one.pictures), one.text, one.max_tokens, one.choices),
-            lambda one, sight: 2 * (len(one.text) + len(sight.text)) + 40 * (len(one.pictures) + len(one.choices)),
+            lambda request: (
+                tuple(picture.key for picture in request.pictures),
+                request.text,
+                request.max_tokens,
+                request.choices,
+            ),
+            lambda request, sight: (
+                2 * (len(request.text) + len(sight.text)) + 40 * (len(request.pictures) + len(request.choices))
+            ),
             lambda sight: bool(sight.text.strip()),
             lambda sight: (int(sight.prompt_tokens), int(sight.completion_tokens), False),
             needs="a vision-language model",
@@ -195,8 +202,8 @@ class ModelServices:
             role,
             model,
             model.generate,
-            lambda one: (_digest(one), one.max_tokens, one.stop),
-            lambda one, completion: 4 * len(completion.text),
+            lambda request: (_digest(request), request.max_tokens, request.stop),
+            lambda request, completion: 4 * len(completion.text),
             # A reader that got nothing asks again, and a served model may answer then.
             lambda completion: bool(completion.text.strip()),
             lambda text: (int(text.prompt_tokens), int(text.completion_tokens), text.estimated),
@@ -228,7 +235,7 @@ class ModelServices:
         batcher = Batcher(run, thread, max_size=most, max_wait=self._max_wait, lanes=lanes, join=join, turn=turn)
         return CallCache(
             batcher,
-            lambda one: (self._home, kind, *key(one)),
+            lambda request: (self._home, kind, *key(request)),
             size,
             kind=kind,
             memory=self.memory,

@@ -130,11 +130,11 @@ def ask(
             engine = cache(lambda: stack.enter_context(open_engine(choice, quiet, configuration)))
             talk = Conversation(pictures, lambda about, words: shown(asked(engine(), about, words), about), quiet)
             raise Exit(talk.hold())
-    from ..engine.question_check import declined
+    from ..engine.prepared_question import answer_without_models
     from ..engine.request import ask_request
 
     # What the models cannot know anything about is answered before they are loaded.
-    answer = declined(choice.configure(), ask_request(pictures, question, options))
+    answer = answer_without_models(choice.configure(), ask_request(pictures, question, options))
     if answer is None:
         with open_engine(choice, quiet) as vqa:
             answer = asked(vqa, pictures, question)

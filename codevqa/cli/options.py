@@ -128,7 +128,7 @@ class Chosen:
 
     def checked(self, question: str) -> str:
         """Returns a question as it would be asked; one that is empty, too long, or no text is refused."""
-        from ..engine.question_check import checked_question
+        from ..engine.prepared_question import checked_question
 
         return checked_question(question, self.configure().settings)
 

@@ -249,8 +249,8 @@ class _Walk:
             whole = self.value(node.func.value)
         elif not isinstance(node.func, ast.Name):
             self.value(node.func)
-        args = tuple(self.value(one) for one in node.args)
-        kwargs = {one.arg or "": self.value(one.value) for one in node.keywords}
+        args = tuple(self.value(argument) for argument in node.args)
+        kwargs = {keyword.arg or "": self.value(keyword.value) for keyword in node.keywords}
         match node.func:
             case ast.Attribute(_, "append") if isinstance(whole, list) and len(args) == 1:
                 self._step()
@@ -326,15 +326,15 @@ class _Walk:
 
     def _returned(self, function: Callable[..., Any], *args: Any) -> Any:
         """Returns what a function of the language returns."""
-        if any(one is UNKNOWN for one in args):
+        if any(argument is UNKNOWN for argument in args):
             return UNKNOWN
         try:
-            found = function(*args)
+            result = function(*args)
         except (TypeError, ValueError, LookupError, OverflowError):
             return UNKNOWN
-        if isinstance(found, list | tuple):
-            self._step(len(found))
-        return found
+        if isinstance(result, list | tuple):
+            self._step(len(result))
+        return result
 
 
 def _joined(parts: Sequence[Any]) -> Any:

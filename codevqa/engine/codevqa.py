@@ -26,7 +26,7 @@ from ..primitives.visual import served
 from ..sandbox.sandbox import Pools, Sandbox
 from ..writing.writer import Writer
 from .many import Asked, Begin, Progress, Workers, as_request, check, followed, stream, stream_async, text_of
-from .question_check import checked_question
+from .prepared_question import checked_question
 from .question_run import answer_request
 from .request import AskOptions, Errors, Request, RunOptions, ask_request, check_names, check_options, run_request
 from .sets import GROUP, SELECT, Groups, compare, grouped, index, program_for
@@ -126,7 +126,7 @@ class CodeVQA:
         from ..presets.configuration import Layer, configure, served
 
         check_names("from_preset()", unknown, [*signature(cls.from_preset).parameters][:-1])
-        given = {
+        choices = {
             "prompts": prompts,
             "language_model": language_model,
             "matcher": matcher,
@@ -136,7 +136,7 @@ class CodeVQA:
             "eyes": eyes,
         }
         both = {} if model is None else served(model)
-        values = {**both, **{field: value for field, value in given.items() if value is not None}, **sets}
+        values = {**both, **{field: value for field, value in choices.items() if value is not None}, **sets}
         configuration = configure(name, [Layer("given", values)], settings=settings)
         return cls.from_configuration(configuration, primitives=primitives)
 
@@ -213,13 +213,13 @@ class CodeVQA:
             InputError: these are no questions.
             CodeVQAError: with ``raise``, what a question failed of.
         """
-        found = {}
+        answer_of = {}
         answers = self.ask_stream(questions, method=method, errors=errors)
         with followed(progress, questions) as one_more, closing(answers):
             for place, answer in answers:
-                found[place] = answer
+                answer_of[place] = answer
                 one_more()
-        return [found[place] for place in range(len(found))]
+        return [answer_of[place] for place in range(len(answer_of))]
 
     async def ask_many_async(
         self,
@@ -230,14 +230,14 @@ class CodeVQA:
         progress: Progress = False,
     ) -> list[Answer]:
         """Async twin of :meth:`ask_many`."""
-        found = {}
+        answer_of = {}
         answers = self.ask_stream_async(questions, method=method, errors=errors)
         with followed(progress, questions) as one_more:
             async with aclosing(answers):
                 async for place, answer in answers:
-                    found[place] = answer
+                    answer_of[place] = answer
                     one_more()
-        return [found[place] for place in range(len(found))]
+        return [answer_of[place] for place in range(len(answer_of))]
 
     def ask_stream(
         self, questions: Iterable[Asked], *, method: Method = "codevqa", errors: Errors = "return"
@@ -423,7 +423,7 @@ class CodeVQA:
     def model_names(self) -> dict[str, str]:
         """Model ids by role."""
         models = self.models
-        found = {
+        roles = {
             "writer": self.writer.language_model,
             "reader": models.reader,
             "matcher": models.matcher,
@@ -432,7 +432,7 @@ class CodeVQA:
             "detector": models.detector,
             "retriever": self.writer.retriever,
         }
-        return {role: model.name for role, model in found.items() if model is not None}
+        return {role: model.name for role, model in roles.items() if model is not None}
 
 
 async def _ended(pools: Pools, services: ModelServices, own_parts: Iterable[object]) -> None:

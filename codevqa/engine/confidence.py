@@ -50,6 +50,6 @@ def worlds_of(drafts: Sequence[Draft]) -> float:
 
 def votes_of(drafts: Sequence[Draft]) -> float | None:
     """Returns the share of programs run on the pictures that gave the answer; None where fewer than two were."""
-    said = [draft.answer for draft in drafts if draft.answer is not None]
+    texts = [draft.answer for draft in drafts if draft.answer is not None]
     chosen = next(draft.answer for draft in drafts if draft.chosen)
-    return sum(one == chosen for one in said) / len(said) if len(said) > 1 else None
+    return sum(text == chosen for text in texts) / len(texts) if len(texts) > 1 else None

@@ -158,7 +158,7 @@ class ProgramCalls:
             self.usage.add(begun.usage)
             evidence = begun.context.evidence
             if call.index > DETAILED:
-                evidence = [replace(one, relevance=(), patches=(), prompt="") for one in evidence]
+                evidence = [replace(entry, relevance=(), patches=(), prompt="") for entry in evidence]
             ended = replace(
                 call,
                 value=plain(value),

@@ -14,8 +14,7 @@ from ..core.collection import Collection, Pictures, Tell
 from ..core.errors import InputError, ProgramError
 from ..core.trace import ImageRef
 from ..models.base import SimilarityRequest
-from .question_check import checked_question
-from .question_run import keeping
+from .prepared_question import checked_question, keep_on_disk
 from .request import AskOptions, RunOptions
 
 if TYPE_CHECKING:
@@ -92,14 +91,14 @@ def compare(vqa: CodeVQA, sets: Sequence[Pictures], question: str, options: AskO
     """
     if len(sets) < 2:
         raise InputError("One set of pictures cannot be compared.", hint="Give two or more.")
-    given: AskOptions = {"form": "set", **options}
-    answers = [vqa.ask(sets[0], question, **given)]
+    ask_options: AskOptions = {"form": "set", **options}
+    answers = [vqa.ask(sets[0], question, **ask_options)]
     program = None if answers[0].fallback else answers[0].program
-    running: Any = {name: value for name, value in given.items() if name in RunOptions.__annotations__}
+    running: Any = {name: value for name, value in ask_options.items() if name in RunOptions.__annotations__}
     for pictures in sets[1:]:
         try:
             if program is None:  # a set that was declined or read without a program; so are the others
-                answers.append(vqa.ask(pictures, question, **given))
+                answers.append(vqa.ask(pictures, question, **ask_options))
             else:
                 answers.append(vqa.run(pictures, program, question=question, **running))
         except ProgramError as error:  # what the others say stands
@@ -114,7 +113,7 @@ async def index(engine: CodeVQA, collection: Collection, progress: Tell | None) 
     pictures = await asyncio.to_thread(collection.open)
     models = engine.models
     # What is remembered would not be computed, and so not be kept.
-    with keeping(models, pictures), Usage(memory=Memory(0)).counting():
+    with keep_on_disk(models, pictures), Usage(memory=Memory(0)).counting():
         for start in range(0, len(pictures), CHUNK):
             chunk, ahead = pictures[start : start + CHUNK], pictures[start + CHUNK : start + 2 * CHUNK]
             if models.domain is not None:
@@ -122,6 +121,6 @@ async def index(engine: CodeVQA, collection: Collection, progress: Tell | None) 
             if models.matcher is not None:
                 if hasattr(models.matcher, "expect"):  # it reads the next pictures while it computes these
                     await asyncio.to_thread(models.matcher.expect, ahead)
-                await engine.services.similarity.many([SimilarityRequest(one, "a picture") for one in chunk])
+                await engine.services.similarity.many([SimilarityRequest(picture, "a picture") for picture in chunk])
             if progress is not None:
                 progress(start + len(chunk), len(pictures))

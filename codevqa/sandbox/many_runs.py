@@ -109,29 +109,29 @@ class ManyRuns:
 
     def study(self, opening: MontySession, wall: Wall | None, work: Callable[[ManyRuns], Result]) -> Result:
         """Returns what is found out with :meth:`run_all`; blocks."""
-        found: list[Result] = []
+        results: list[Result] = []
         with contextlib.suppress(monty.MontyError, RuntimeError), opening as session:
             if wall is not None:
                 wall.shut(session.worker_pid)
             session.feed_run(self._before, inputs=self._inputs)
             self._session, self._end = session, time.perf_counter() + self._limits.seconds
-            found.append(work(self))
+            results.append(work(self))
         self._session, self.spent = None, True
-        return found[0] if found else work(self)
+        return results[0] if results else work(self)
 
     def run_all(self, runs: Sequence[OneRun]) -> list[Plain]:
         """Returns what it leaves in each run, None where it fails.
 
         All runs together may take as long as one on pictures.
         """
-        found: list[Plain] = []
-        while len(found) < len(runs) and self._session is not None and not self.spent:
+        values: list[Plain] = []
+        while len(values) < len(runs) and self._session is not None and not self.spent:
             left: list[object] = []
             with contextlib.suppress(monty.MontyError, RuntimeError):
-                left = self._left(self._session, runs[len(found) :])
-            found += map(_value, left)
+                left = self._left(self._session, runs[len(values) :])
+            values += map(_value, left)
             self.spent = not left or time.perf_counter() > self._end
-        return (found + [None] * len(runs))[: len(runs)]
+        return (values + [None] * len(runs))[: len(runs)]
 
     def _left(self, session: MontySession, runs: Sequence[OneRun]) -> list[object]:
         """Returns what it leaves in each run up to one that ends them all, as too much memory does."""
@@ -148,13 +148,13 @@ class ManyRuns:
             left = session.feed_run("vqa_left")
         return left if isinstance(left, list) else []
 
-    def _reply(self, given: tuple[Any, ...]) -> Any:
+    def _reply(self, arguments: tuple[Any, ...]) -> Any:
         try:
-            name, args, rest = given  # of the program's own making, if it likes
+            name, args, rest = arguments  # of the program's own making, if it likes
             if name not in self._names:
                 raise LookupError("there is no such primitive")
             values = list(self._ask(name, args, rest))
-            texts = [one for one in (*args, *rest.values()) if isinstance(one, str) and one in self._source]
+            texts = [text for text in (*args, *rest.values()) if isinstance(text, str) and text in self._source]
             self.asked.append(AskedCall((name, *texts), (*args, *rest.values()), values))
             return {"return_value": self._handles.enter(values)}
         except (TypeError, ValueError, LookupError) as error:

@@ -60,8 +60,8 @@ def shape(source: str, primitives: Collection[str]) -> str | None:
         return None  # what it calls may be its own
     for node in nodes:
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in primitives:
-            for given in [*node.args, *(keyword.value for keyword in node.keywords)]:
-                _blank(given)
+            for argument in [*node.args, *(keyword.value for keyword in node.keywords)]:
+                _blank(argument)
     try:
         return ast.unparse(tree)
     except (RecursionError, ValueError):  # too deep, or a number with too many digits

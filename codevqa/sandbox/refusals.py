@@ -57,7 +57,7 @@ def refuse_forms(parents: Parents, bound: set[str]) -> None:
             case ast.Import() | ast.ImportFrom() if name := _module(node):
                 raise refuse(node, f"the module {name}", _MODULES[name])
             case ast.Call(ast.Name(name), args) if name.endswith(("Error", "Exception")) and name not in bound:
-                plain = len(args) < 2 and not any(isinstance(one, ast.Starred) for one in args)
+                plain = len(args) < 2 and not any(isinstance(argument, ast.Starred) for argument in args)
                 if not plain or (args and not is_text(args[0]) and (texts or name == "KeyError")):
                     raise refuse(node, f"{name} with other arguments than one text", "Raise ValueError(f'...').")
             case ast.Compare(left, ops, others) if any(isinstance(op, ast.Is | ast.IsNot) for op in ops):
@@ -166,9 +166,10 @@ def _refuse_kept(node: ast.AST, parents: Parents, bound: set[str], own: Mapping[
         case ast.Assign([ast.Tuple() | ast.List()]):
             return
         case ast.Call(ast.Name(name) | ast.Attribute(_, name), args, keywords) if name in _CONSUMERS and (
-            name not in own and node in [one.value if isinstance(one, ast.Starred) else one for one in args]
+            name not in own
+            and node in [argument.value if isinstance(argument, ast.Starred) else argument for argument in args]
         ):
-            function = next((one.value for one in keywords if one.arg == "key"), None)
+            function = next((keyword.value for keyword in keywords if keyword.arg == "key"), None)
             late = name in ("max", "min") and function is not None and not is_plain_function(function, bound)
             if not (late and (asked if not isinstance(node, ast.GeneratorExp) else has_effects(node, bound))):
                 return
@@ -180,7 +181,9 @@ def _refuse_kept(node: ast.AST, parents: Parents, bound: set[str], own: Mapping[
 def _changes(loop: ast.For, parents: Parents, own: Mapping[str, ast.FunctionDef]) -> bool:
     """Whether a loop may change what it goes through by way of :data:`LAZY`."""
     match loop.iter:
-        case ast.Call(ast.Name(name), args) if name in LAZY and any(not isinstance(one, ast.Call) for one in args):
+        case ast.Call(ast.Name(name), args) if name in LAZY and any(
+            not isinstance(argument, ast.Call) for argument in args
+        ):
             pass
         case _:
             return False
@@ -190,7 +193,12 @@ def _changes(loop: ast.For, parents: Parents, own: Mapping[str, ast.FunctionDef]
     passed = False
     if called & own.keys():
         everywhere = [part for function in own.values() for part in ast.walk(function)]
-        names = {one.arg for function in own.values() for one in ast.walk(function.args) if isinstance(one, ast.arg)}
+        names = {
+            parameter.arg
+            for function in own.values()
+            for parameter in ast.walk(function.args)
+            if isinstance(parameter, ast.arg)
+        }
         passed = not names.isdisjoint(_changed(everywhere))
         inside += everywhere
     match loop.iter, loop.target:
@@ -202,10 +210,10 @@ def _changes(loop: ast.For, parents: Parents, own: Mapping[str, ast.FunctionDef]
         for part in parents:
             match part:
                 case ast.Assign([*targets], value):
-                    one = {target.id for target in targets if isinstance(target, ast.Name)}
-                    one |= {other.id for other in ast.walk(value) if isinstance(other, ast.Name)}
+                    aliases = {target.id for target in targets if isinstance(target, ast.Name)}
+                    aliases |= {other.id for other in ast.walk(value) if isinstance(other, ast.Name)}
                     same = len(targets) > 1 or isinstance(value, ast.Name | ast.Subscript | ast.IfExp | ast.BoolOp)
-                    names |= one if same and not names.isdisjoint(one) else set()
+                    names |= aliases if same and not names.isdisjoint(aliases) else set()
     return passed or any(isinstance(part, ast.Name) and part.id in names for part in ast.walk(loop.iter))
 
 

@@ -58,8 +58,8 @@ class Rewritten:
             line: from 1.
             column: from 0.
         """
-        found = bisect.bisect_right(self.places, (line, column, 1 << 60))
-        return self.places[found - 1][2] if found else line
+        count = bisect.bisect_right(self.places, (line, column, 1 << 60))
+        return self.places[count - 1][2] if count else line
 
 
 def rewrite(source: str, primitives: PrimitiveSet | None = None) -> Rewritten:
@@ -107,11 +107,11 @@ def rewrite(source: str, primitives: PrimitiveSet | None = None) -> Rewritten:
 def part_places(new: ast.AST, old: ast.AST) -> Iterator[tuple[int, int, int]]:
     """Yields where each part of a program stands, and the line that it had."""
     waiting = [(new, old)]
-    for one, was in waiting:
-        if isinstance(one, ast.expr | ast.stmt) and isinstance(was, ast.expr | ast.stmt):
-            yield one.lineno, one.col_offset, was.lineno
-        if not isinstance(one, ast.JoinedStr):  # what is within has no sure place before Python 3.12
-            waiting += zip(ast.iter_child_nodes(one), ast.iter_child_nodes(was), strict=False)
+    for part, was in waiting:
+        if isinstance(part, ast.expr | ast.stmt) and isinstance(was, ast.expr | ast.stmt):
+            yield part.lineno, part.col_offset, was.lineno
+        if not isinstance(part, ast.JoinedStr):  # what is within has no sure place before Python 3.12
+            waiting += zip(ast.iter_child_nodes(part), ast.iter_child_nodes(was), strict=False)
 
 
 def bound_names(tree: ast.AST) -> Iterator[str]:
@@ -154,8 +154,8 @@ class _Forms(ast.NodeTransformer):
             self._before = outer
         if new is not node:
             self.changed = True
-            for one in new if isinstance(new, list) else [new]:
-                ast.copy_location(one, node) if not hasattr(one, "lineno") else None
+            for statement in new if isinstance(new, list) else [new]:
+                ast.copy_location(statement, node) if not hasattr(statement, "lineno") else None
         return new
 
     def visit_Compare(self, node: ast.Compare) -> Any:
@@ -188,19 +188,19 @@ class _Forms(ast.NodeTransformer):
             return node
         return ast.Assign([node.target], _call("vqa_in_place", now, ast.BinOp(now, node.op, node.value)))
 
-    def _searched(self, node: ast.Call, name: str, found: ast.expr) -> Any:
+    def _searched(self, node: ast.Call, name: str, generator: ast.expr) -> Any:
         """Has a search through a generator expression end where it hits, as a function of its own."""
-        self.generic_visit(found)
-        node.args[1:] = [self.visit(one) for one in node.args[1:]]
-        if isinstance(found, ast.Call):  # map or filter
-            function, items = found.args
+        self.generic_visit(generator)
+        node.args[1:] = [self.visit(argument) for argument in node.args[1:]]
+        if isinstance(generator, ast.Call):  # map or filter
+            function, items = generator.args
             item = ast.Name("vqa_item", ast.Load())
             kept = item if is_singular(function) else ast.Call(function, [item], [])
-            mapped = isinstance(found.func, ast.Name) and found.func.id == "map"
+            mapped = isinstance(generator.func, ast.Name) and generator.func.id == "map"
             part = ast.comprehension(ast.Name("vqa_item", ast.Store()), items, [] if mapped else [kept], 0)
-            found = ast.copy_location(ast.GeneratorExp(kept if mapped else item, [part]), found)
-        assert isinstance(found, ast.GeneratorExp)
-        value = found.elt
+            generator = ast.copy_location(ast.GeneratorExp(kept if mapped else item, [part]), generator)
+        assert isinstance(generator, ast.GeneratorExp)
+        value = generator.elt
         self._searches += 1
         search = f"vqa_search{self._searches}"
         ends: dict[str, tuple[list[ast.stmt], str]] = {
@@ -216,16 +216,16 @@ class _Forms(ast.NodeTransformer):
             ),
         }
         body, end = ends[name]
-        items = found.generators[0].iter
-        found.generators[0].iter = ast.Name("vqa_items", ast.Load())
-        for part in reversed(found.generators):
+        items = generator.generators[0].iter
+        generator.generators[0].iter = ast.Name("vqa_items", ast.Load())
+        for part in reversed(generator.generators):
             for test in reversed(part.ifs):
                 body = [ast.If(test, body, [])]
             body = [ast.For(part.target, part.iter, body, [])]
         outer, scope = self._around(node)
-        own = {part.id for each in found.generators for part in ast.walk(each.target) if isinstance(part, ast.Name)}
+        own = {part.id for each in generator.generators for part in ast.walk(each.target) if isinstance(part, ast.Name)}
         passed = sorted(outer - own)
-        walrus = sorted({part.target.id for part in ast.walk(found) if isinstance(part, ast.NamedExpr)})
+        walrus = sorted({part.target.id for part in ast.walk(generator) if isinstance(part, ast.NamedExpr)})
         text = f"def {search}({', '.join(['vqa_items', *passed])}):\n vqa_values = []\n {end}"
         if walrus:
             inside = list(ast.walk(scope))
@@ -238,15 +238,15 @@ class _Forms(ast.NodeTransformer):
             if shared and not others.issuperset(walrus):
                 text = f"if False:\n {' = '.join(walrus)} = None\n{text}"
         lines = _written(text, node)
-        made = lines[-1]
-        assert isinstance(made, ast.FunctionDef)
-        made.body[-1:-1] = body
+        function_node = lines[-1]
+        assert isinstance(function_node, ast.FunctionDef)
+        function_node.body[-1:-1] = body
         self._before += lines
-        given = [items, *(ast.Name(one, ast.Load()) for one in passed)]
+        arguments = [items, *(ast.Name(name_, ast.Load()) for name_ in passed)]
         if name == "next":
             self.needs.add("first")
-            return _call("vqa_first", ast.Name(search, ast.Load()), ast.Tuple(given, ast.Load()), *node.args[1:])
-        call = _call(search, *given)
+            return _call("vqa_first", ast.Name(search, ast.Load()), ast.Tuple(arguments, ast.Load()), *node.args[1:])
+        call = _call(search, *arguments)
         return call if name != "sum" else _call("sum", call)
 
     def _around(self, node: ast.AST) -> tuple[set[str], ast.AST]:
@@ -258,14 +258,14 @@ class _Forms(ast.NodeTransformer):
             parent = self.parents[child]
             match parent:
                 case ast.Lambda():
-                    names |= {one.arg for one in ast.walk(parent.args) if isinstance(one, ast.arg)}
+                    names |= {parameter.arg for parameter in ast.walk(parent.args) if isinstance(parameter, ast.arg)}
                     scope = scope or parent
                 case ast.ListComp() | ast.SetComp() | ast.DictComp() | ast.GeneratorExp():
                     parts = parent.generators
                     if isinstance(child, ast.comprehension):
                         parts = parts[: parts.index(child) + (node not in ast.walk(child.iter))]
                     for part in parts:
-                        names |= {one.id for one in ast.walk(part.target) if isinstance(one, ast.Name)}
+                        names |= {target.id for target in ast.walk(part.target) if isinstance(target, ast.Name)}
                 case ast.FunctionDef() | ast.ClassDef() | ast.Module():
                     return names, scope or parent
             child = parent
@@ -286,7 +286,7 @@ class _Forms(ast.NodeTransformer):
 
     def visit_Call(self, node: ast.Call) -> Any:
         """Has ``sort`` call its key from here, and primitives take pictures that can be keys."""
-        keywords = {one.arg for one in node.keywords}
+        keywords = {keyword.arg for keyword in node.keywords}
         match node.func:
             case ast.Attribute(whole, "sort") if "key" in keywords:
                 self.needs.add("sort")
@@ -307,8 +307,8 @@ class _Forms(ast.NodeTransformer):
             case ast.Name(name) if name in self._primitives:
                 self.generic_visit(node)
                 node.args = list(map(_out, node.args))
-                for one in node.keywords:
-                    one.value = _out(one.value)
+                for keyword in node.keywords:
+                    keyword.value = _out(keyword.value)
                 return _call("vqa_in", node)
         return self.generic_visit(node)
 
@@ -350,16 +350,16 @@ def _call(name: str, *args: ast.expr) -> ast.Call:
     return ast.Call(ast.Name(name, ast.Load()), list(args), [])
 
 
-def _out(given: ast.expr) -> ast.expr:
+def _out(expression: ast.expr) -> ast.expr:
     """Returns an argument of a primitive with handles for pictures, where it may hold some."""
-    if isinstance(given, ast.Starred):
-        return ast.Starred(_out(given.value), ast.Load())
-    return given if isinstance(given, ast.Constant | ast.JoinedStr) else _call("vqa_out", given)
+    if isinstance(expression, ast.Starred):
+        return ast.Starred(_out(expression.value), ast.Load())
+    return expression if isinstance(expression, ast.Constant | ast.JoinedStr) else _call("vqa_out", expression)
 
 
 def _written(text: str, node: ast.AST) -> list[ast.stmt]:
     """Returns statements that stand where a node stood."""
-    found: list[ast.stmt] = syntax_tree(text).body
-    for part in chain.from_iterable(map(ast.walk, found)):
+    statements: list[ast.stmt] = syntax_tree(text).body
+    for part in chain.from_iterable(map(ast.walk, statements)):
         ast.copy_location(part, node)
-    return found
+    return statements

@@ -336,8 +336,8 @@ def raised(error: Exception) -> Any:
     kinds = ((TypeError, "TypeError"), (ValueError, "ValueError"), (LookupError, "LookupError"))
     kind = next(text for real, text in kinds if isinstance(error, real))
     # A long one would look like too much memory, and half a surrogate pair does not cross.
-    said = str(error.args[0] if error.args else error)[:500]
-    return {"exc_type": kind, "message": said.encode(errors="replace").decode()}
+    message = str(error.args[0] if error.args else error)[:500]
+    return {"exc_type": kind, "message": message.encode(errors="replace").decode()}
 
 
 def refused(state: Suspended) -> SyncSnapshot:

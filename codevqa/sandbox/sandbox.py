@@ -310,9 +310,9 @@ class Sandbox:
                     # The checker asks for the declarations of a module it does not know: there are none.
                     state = state.resume_not_handled()
         except monty.MontyTypingError as error:
-            found = finding(error.display(), program, offset, self.primitives.names)
-            if found is not None:
-                return found
+            failure = finding(error.display(), program, offset, self.primitives.names)
+            if failure is not None:
+                return failure
         except (monty.MontySyntaxError, monty.MontyRuntimeError) as error:
             return explain(
                 error, self.limits, source, "<python-input-0>", lambda line, column: program.line(line - offset, column)

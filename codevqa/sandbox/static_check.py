@@ -255,24 +255,24 @@ def finding(report: str, program: Rewritten, offset: int, names: Collection[str]
         None when nothing in the report is certain to fail.
     """
     last = program.source.count("\n") + 1
-    found: list[tuple[int, str, str]] = []
+    findings: list[tuple[int, str, str]] = []
     for item in json.loads(report):
         code, message = str(item["code"]), str(item["message"])
         row, column = int(item["location"]["row"]), int(item["location"]["column"])
         line = program.line(min(max(row - offset, 1), last), column - 1)
         if item["severity"] == "error" and _counts(code, message):
-            found.append((line, code, message))
-    if not found:
+            findings.append((line, code, message))
+    if not findings:
         return None
-    found.sort(key=lambda each: (each[1] != "invalid-syntax", each[0]))
-    line, code, message = found[0]
+    findings.sort(key=lambda each: (each[1] != "invalid-syntax", each[0]))
+    line, code, message = findings[0]
     if code == "invalid-syntax":
         return ProgramSyntaxError(_clean(message), line=line)
     unknown = re.match(r"Name `(\w+)`", message) if code == "unresolved-reference" else None
     hint = nearest(unknown[1], names) if unknown else ""
-    others = dict.fromkeys(f"line {other}: {_clean(text)}" for other, _, text in found[1:])
-    told = "; ".join([_clean(message), *list(others)[: SHOWN - 1]])
-    return ProgramTypeError(f"{told}." if hint else told, line=line, hint=hint)
+    others = dict.fromkeys(f"line {other}: {_clean(text)}" for other, _, text in findings[1:])
+    message_text = "; ".join([_clean(message), *list(others)[: SHOWN - 1]])
+    return ProgramTypeError(f"{message_text}." if hint else message_text, line=line, hint=hint)
 
 
 def _counts(code: str, message: str) -> bool:

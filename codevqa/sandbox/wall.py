@@ -82,8 +82,8 @@ class Wall:
             done = subprocess.run(command, env={}, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=10)
         except (OSError, subprocess.TimeoutExpired) as error:
             return one_line(str(error))
-        said = done.stderr.strip().splitlines()
-        return said[-1] if said else "" if done.returncode == 0 else f"its launcher ended with {done.returncode}"
+        lines = done.stderr.strip().splitlines()
+        return lines[-1] if lines else "" if done.returncode == 0 else f"its launcher ended with {done.returncode}"
 
 
 def open_pool(count: int, limits: Limits, timeout: float) -> tuple[monty.Monty, Wall | None]:

@@ -79,8 +79,11 @@ def judged(programs: Sequence[Program], trials: Sequence[Trial]) -> tuple[Draft,
     behaviours = [trial.behaviour for trial in trials]
     clusters = list(dict.fromkeys(behaviours))
     most = max(len(programs) - 1, 1) * WORLDS
-    runs = [_alike(one, one) for one in behaviours]
-    shared = [sum(_alike(one, other) for other in behaviours) - own for one, own in zip(behaviours, runs, strict=True)]
+    runs = [_alike(behaviour, behaviour) for behaviour in behaviours]
+    shared = [
+        sum(_alike(behaviour, other) for other in behaviours) - own
+        for behaviour, own in zip(behaviours, runs, strict=True)
+    ]
     ranks = [
         (trial.fault not in REFUSED, own, run, trial.fault is None)
         for trial, own, run in zip(trials, shared, runs, strict=True)
@@ -99,6 +102,6 @@ def judged(programs: Sequence[Program], trials: Sequence[Trial]) -> tuple[Draft,
     )
 
 
-def _alike(one: Behaviour, other: Behaviour) -> int:
+def _alike(behaviour: Behaviour, other: Behaviour) -> int:
     """Returns in how many worlds two programs give the same answer."""
-    return sum(a is not None and a == b for a, b in zip(one, other, strict=True))
+    return sum(a is not None and a == b for a, b in zip(behaviour, other, strict=True))

@@ -75,12 +75,12 @@ def with_answer(source: str) -> str:
     match last:
         case ast.Expr(ast.Call(ast.Name(name))) if name not in ("print", "final_answer"):
             changes: list[tuple[ast.stmt, str]] = [(last, f"answer = {_text(plain, last)}")]
-            made = functions.get(name)
-            if made is not None and not _returns(made):
-                value = _printed(made.body[-1])
+            function = functions.get(name)
+            if function is not None and not _returns(function):
+                value = _printed(function.body[-1])
                 if value is None:
                     return source
-                changes.append((made.body[-1], f"return {_text(plain, value)}"))
+                changes.append((function.body[-1], f"return {_text(plain, value)}"))
             return _replaced(plain, changes)
         case ast.Return(ast.expr() as value) if sum(isinstance(node, ast.Return) for node in outside) == 1:
             return _replaced(plain, [(last, f"answer = {_text(plain, value)}")])
@@ -89,14 +89,14 @@ def with_answer(source: str) -> str:
     result = _last_name(body)
     if result and any(isinstance(node, ast.Call) for node in outside):
         return _replaced(plain, [(last, f"{_text(plain, last)}\n{' ' * last.col_offset}answer = {result}")])
-    called = {name for own, made in functions.items() for name in names_of(made)[0] if name != own}
-    uncalled = [made for own, made in functions.items() if own not in called]
+    called = {name for own, function in functions.items() for name in names_of(function)[0] if name != own}
+    uncalled = [function for own, function in functions.items() if own not in called]
     if len(uncalled) == 1 and all(isinstance(node, ast.FunctionDef | ast.Assign) for node in tree.body):
-        (made,) = uncalled
-        needed = made.args.args[: len(made.args.args) - len(made.args.defaults)]
-        if _returns(made) and len(needed) < 2:
-            given = "".join("images" if one.arg.endswith("s") else "img" for one in needed)
-            return f"{plain}\nanswer = {made.name}({given})"
+        (function,) = uncalled
+        needed = function.args.args[: len(function.args.args) - len(function.args.defaults)]
+        if _returns(function) and len(needed) < 2:
+            arguments = "".join("images" if parameter.arg.endswith("s") else "img" for parameter in needed)
+            return f"{plain}\nanswer = {function.name}({arguments})"
     return source
 
 
@@ -122,7 +122,9 @@ def _last_name(body: Sequence[ast.stmt]) -> str:
             bound = [node for node in ast.walk(last) if isinstance(node, ast.Assign | ast.AugAssign)]
             target = max(bound, key=lambda node: node.lineno, default=None)
             names = target.targets if isinstance(target, ast.Assign) else [target.target] if target else []
-            before = {name for one in body[:-1] if isinstance(one, ast.Assign) for name in names_of(one)[1]}
+            before = {
+                name for statement in body[:-1] if isinstance(statement, ast.Assign) for name in names_of(statement)[1]
+            }
             both = isinstance(last, ast.If) and last.orelse and _last_name(last.body) == _last_name(last.orelse) != ""
             match names:
                 case [ast.Name(name)] if name in before or both:
@@ -139,7 +141,7 @@ def _printed(statement: ast.AST) -> ast.expr | None:
     match statement:
         case ast.Expr(ast.Call(ast.Name("print" | "final_answer"), [*_, value])):
             parts = (
-                [one for one in value.values if isinstance(one, ast.FormattedValue)]
+                [value_part for value_part in value.values if isinstance(value_part, ast.FormattedValue)]
                 if isinstance(value, ast.JoinedStr)
                 else []
             )
@@ -150,7 +152,7 @@ def _printed(statement: ast.AST) -> ast.expr | None:
 def _replaced(source: str, changes: Sequence[tuple[ast.stmt, str]]) -> str:
     """Returns a program with other text in place of some of its statements."""
     lines = list(_lines(source))
-    for node, text in sorted(changes, key=lambda one: -one[0].lineno):
+    for node, text in sorted(changes, key=lambda change: -change[0].lineno):
         first, last = node.lineno - 1, (node.end_lineno or node.lineno) - 1
         tail = lines[last][node.end_col_offset :]
         lines[first : last + 1] = [lines[first][: node.col_offset] + text.encode("utf-8", "surrogatepass") + tail]

@@ -138,5 +138,5 @@ def ask_in_chat(question: str, tell_kind: bool, statements: bool = False) -> str
     if not tell_kind:
         return asked
     kind = question_kind(question, statements=statements)
-    wanted = " or ".join(f'"{one}"' for one in kind.choices)
+    wanted = " or ".join(f'"{choice}"' for choice in kind.choices)
     return f"{asked}\n# ({f'answer is {wanted}' if wanted else _WANTED[kind.kind]})"

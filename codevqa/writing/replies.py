@@ -117,12 +117,12 @@ def _program_in(text: str, depth: int = 0) -> str:
         lambda: labelled,
         lambda: plain,
         lambda: _TAG.split(text),  # <code>, [PYTHON]
-        lambda: [] if depth > 1 else [_program_in(one, depth + 1) for one in _strings(text)],
+        lambda: [] if depth > 1 else [_program_in(text_value, depth + 1) for text_value in _strings(text)],
         lambda: [body for _, body in map(_label, (span[2] for span in _SPAN.finditer(text)))],
         lambda: [] if any(body.strip() for body in labelled) else _runs(outside),
     ]
     for way in ways:
-        program = _last_program([_tidy(one) for one in way() if one.strip()][-_MOST:])
+        program = _last_program([_tidy(candidate) for candidate in way() if candidate.strip()][-_MOST:])
         if program:
             return program
     plainer = html.unescape(text)

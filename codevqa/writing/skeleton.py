@@ -27,5 +27,7 @@ def skeleton(question: str) -> str:
     >>> skeleton("The left image contains exactly two brown dogs.")
     'the left image contains exactly two thing'
     """
-    words = (one if one in _KEPT or one.isdigit() else "thing" for one in re.findall(r"[a-z0-9]+", question.lower()))
+    words = (
+        word if word in _KEPT or word.isdigit() else "thing" for word in re.findall(r"[a-z0-9]+", question.lower())
+    )
     return re.sub(r"\bthing(?: thing)+\b", "thing", " ".join(words))

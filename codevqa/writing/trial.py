@@ -46,7 +46,7 @@ class Trial:
 
 
 async def try_out(
-    programs: Sequence[str], sandbox: Sandbox, images: Sequence[Image], said: Callable[[Any], str], seed: int = 0
+    programs: Sequence[str], sandbox: Sandbox, images: Sequence[Image], answer_of: Callable[[Any], str], seed: int = 0
 ) -> list[Trial]:
     """Runs programs in the same worlds.
 
@@ -67,18 +67,18 @@ async def try_out(
     async def trial_of(source: str) -> Trial:
         trial, read = Trial(), set[Asked]()
         for worlds in map(worlds_of, stages):
-            study = partial(examine, worlds, said, read)
+            study = partial(examine, worlds, answer_of, read)
             trial = await sandbox.run_in_worlds(source, worlds.ask, images, study) or trial
             if not trial.open:
                 break
-        counts = trial.fault == "blind" and await _counts(source, sandbox, images, said)
+        counts = trial.fault == "blind" and await _counts(source, sandbox, images, answer_of)
         return replace(trial, fault=None) if counts else trial
 
     trials = dict(zip(once, await together(map(trial_of, once)), strict=True))
     return [trials[source] for source in programs]
 
 
-def examine(worlds: Worlds, said: Callable[[Any], str], read: set[Asked], many: ManyRuns) -> Trial:
+def examine(worlds: Worlds, answer_of: Callable[[Any], str], read: set[Asked], many: ManyRuns) -> Trial:
     """Runs a program in all worlds, and then with one answer changed at a time.
 
     An answer is read where some change of it alone changes what the program answers. What the worlds cannot show, such
@@ -92,7 +92,7 @@ def examine(worlds: Worlds, said: Callable[[Any], str], read: set[Asked], many: 
     """
 
     def answers_of(runs: Sequence[OneRun]) -> list[str | None]:
-        return [_said(value, said) for value in many.run_all(runs)]
+        return [_said(value, answer_of) for value in many.run_all(runs)]
 
     answers = answers_of([(world, -1, 0) for world in range(worlds.count)])
     often, turns = Counter(answers), defaultdict[str | None, Iterator[int]](count)
@@ -141,19 +141,19 @@ def _fault(asked: set[Asked], read: set[Asked], constant: bool, pictures: int) -
     return "one picture" if len(looked) == 1 < pictures else None
 
 
-async def _counts(source: str, sandbox: Sandbox, images: Sequence[Image], said: Callable[[Any], str]) -> bool:
+async def _counts(source: str, sandbox: Sandbox, images: Sequence[Image], answer_of: Callable[[Any], str]) -> bool:
     """Whether a program answers otherwise of one picture more: "How many pictures are there?" asks nothing of them."""
     more = (*images, replace(images[0], index=max(image.index for image in images) + 1))
     answers = []
     for some in (images, more):
         worlds = Worlds(sandbox.primitives, some, (source,), 0, 1)
-        found = await sandbox.run_in_worlds(source, worlds.ask, some, lambda many: many.run_all([(0, -1, 0)]))
-        answers.append(_said(found[0], said) if found else None)
+        values = await sandbox.run_in_worlds(source, worlds.ask, some, lambda many: many.run_all([(0, -1, 0)]))
+        answers.append(_said(values[0], answer_of) if values else None)
     return None not in answers and answers[0] != answers[1]
 
 
-def _said(value: object, said: Callable[[Any], str]) -> str | None:
+def _said(value: object, answer_of: Callable[[Any], str]) -> str | None:
     try:
-        return None if value is None else said(value).lower()
+        return None if value is None else answer_of(value).lower()
     except ProgramError:
         return None

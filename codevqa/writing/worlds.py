@@ -88,7 +88,9 @@ class Worlds:
         self._words = words or WORDS
         amounts = {whole_number(number) for source in programs for _, number in _AMOUNT.findall(source)}
         numbers = [n for n in range(1, MOST + 1) if n in amounts or not compared.isdisjoint((n, str(n)))]
-        self._counts = sorted({*COUNTS, *(near for one in numbers for near in (one - 1, one, one + 1))} - {0})
+        self._counts = sorted(
+            {*COUNTS, *(near for number in numbers for near in (number - 1, number, number + 1))} - {0}
+        )
 
     def looked_at(self, call: AskedCall) -> frozenset[int]:
         """Returns the numbers of the pictures that the answer to a call depends on."""
@@ -102,19 +104,19 @@ class Worlds:
         Raises:
             TypeError, ValueError, LookupError: no primitive takes such arguments.
         """
-        given = self._primitives.get(name).bind(args, kwargs)
+        arguments = self._primitives.get(name).bind(args, kwargs)
         if name == "open_image":
-            return [opened(self._images, str(given["path"]))] * self.count
+            return [opened(self._images, str(arguments["path"]))] * self.count
         if name == "open_images":
-            return [opened_set(self._images, str(given["path"]))] * self.count
-        empty = [value for value in given.values() if value == [] or (isinstance(value, str) and not value.strip())]
+            return [opened_set(self._images, str(arguments["path"]))] * self.count
+        empty = [value for value in arguments.values() if value == [] or (isinstance(value, str) and not value.strip())]
         if empty and not (empty == [[]] and name in SETS.names):
             raise ValueError(f"{name}() needs more than an empty argument")
-        listed = [item for value in given.values() for item in (value if isinstance(value, list) else [value])]
+        listed = [item for value in arguments.values() for item in (value if isinstance(value, list) else [value])]
         pictures = [item for item in listed if isinstance(item, Image)]
         text = " ".join(item for item in listed if isinstance(item, str))
         returns = self._primitives.get(name).result.text
-        if name in SETS.names and returns != "str" and isinstance(next(iter(given.values())), list):
+        if name in SETS.names and returns != "str" and isinstance(next(iter(arguments.values())), list):
             return self._sets(name, pictures, text)
         if name == crop.name:
             return [self._cut(pictures[0], text)] * self.count
@@ -130,7 +132,11 @@ class Worlds:
         left = []
         for world in range(self.count):
             of = {place: column[world] for place, column in enumerate(columns)}
-            order = sorted(of, key=lambda place: -of[place]) if name == sort_by.name else [one for one in of if of[one]]
+            order = (
+                sorted(of, key=lambda place: -of[place])
+                if name == sort_by.name
+                else [place for place in of if of[place]]
+            )
             left.append([pictures[place] for place in order])
         return list(map(len, left)) if name == count.name else left
 
@@ -159,7 +165,8 @@ class Worlds:
                 return self._drawn("place", about, lambda chance, _: chance.randrange(GRID) + 0.5)
             case ast.Name("Image"):
                 scores = [
-                    self._drawn("score", (about[0], one.index), lambda chance, _: chance.random()) for one in pictures
+                    self._drawn("score", (about[0], picture.index), lambda chance, _: chance.random())
+                    for picture in pictures
                 ]
                 return [pictures[column.index(max(column))] for column in zip(*scores, strict=True)]
             case ast.BinOp(inner):  # or None
@@ -169,8 +176,8 @@ class Worlds:
             case ast.Subscript(ast.Name(name), inner):  # as many as there are
                 inner = inner.elts[0] if isinstance(inner, ast.Tuple) else inner
                 columns = [of(inner, place) for place in range(max(counts))]
-                made = tuple if name == "tuple" else list
-                return [made(column[world] for column in columns[:count]) for world, count in enumerate(counts)]
+                container = tuple if name == "tuple" else list
+                return [container(column[world] for column in columns[:count]) for world, count in enumerate(counts)]
         raise ValueError(f"no world knows {ast.dump(kind)}")
 
     def _read(self, about: tuple[Any, ...], text: str, counts: Sequence[int]) -> list[str]:

@@ -96,26 +96,37 @@ class Writer:
     ) -> None:
         self.language_model = language_model
         self._given = by_form(prompts)
-        named = {name for one in self._given.values() for name in one.primitives if name in KNOWLEDGE.names}
+        named = {
+            name for prompt_set in self._given.values() for name in prompt_set.primitives if name in KNOWLEDGE.names
+        }
         self.retriever = retriever
         self.settings = settings
         self.seed = seed
         self._own, self._serves = tuple(extra), serves
         there = {*VISUAL.names, *KNOWLEDGE.names} if serves is None else serves
         own = {item.name for item in self._own}
-        self._extra = (*(one for one in DETECTION if one.name in there and one.name not in own), *self._own)
-        known = [one for one in VISUAL.extend(KNOWLEDGE.subset(sorted(named))) if one.name in there]
+        self._extra = (
+            *(primitive for primitive in DETECTION if primitive.name in there and primitive.name not in own),
+            *self._own,
+        )
+        known = [primitive for primitive in VISUAL.extend(KNOWLEDGE.subset(sorted(named))) if primitive.name in there]
         one_by_one = PrimitiveSet([*known, *self._extra])
-        sets = [one for one in SETS if "query" in there and one.name not in {*one_by_one.names, *own}]
-        self._told = tuple(one for one in sets if large and one is not count)  # for which a detector has other examples
+        sets = [primitive for primitive in SETS if "query" in there and primitive.name not in {*one_by_one.names, *own}]
+        self._told = tuple(
+            primitive for primitive in sets if large and primitive is not count
+        )  # for which a detector has other examples
         self.primitives: PrimitiveSet = one_by_one.extend(sets)
         """All that programs may call, whichever of them a prompt set describes."""
         self._lacking = [name for name in BUILT_IN.names if name not in one_by_one.extend(self._told)]
         self.prompts: Mapping[Form, PromptSet] = {
             form: replace(
-                one, examples=(*(example for item in self._added(one) for example in item.examples), *one.examples)
+                prompt_set,
+                examples=(
+                    *(example for item in self._added(prompt_set) for example in item.examples),
+                    *prompt_set.examples,
+                ),
             ).without(self._lacking)
-            for form, one in self._given.items()
+            for form, prompt_set in self._given.items()
         }
         self._indexes: dict[Form, ExampleIndex] = {}
         self._preambles: dict[Form, str] = {}
@@ -151,7 +162,9 @@ class Writer:
         if form not in self._preambles:
             prompts = self.prompts_for(form)
             added = self._added(prompts)
-            shown = self.primitives.subset(dict.fromkeys((*prompts.primitives, *(one.name for one in added))))
+            shown = self.primitives.subset(
+                dict.fromkeys((*prompts.primitives, *(primitive.name for primitive in added)))
+            )
             if self.prompt_form == "chat":  # where pictures are given, nothing is opened
                 shown = shown.subset(name for name in shown.names if name not in _OPENERS)
             text = prompts.preamble.replace("{api}", shown.reference())
@@ -166,8 +179,8 @@ class Writer:
         """Returns the primitives that are told of beside a prompt set's: one that says itself what there is, as the
         paper's release does, is not added to but by ``find_object`` and the user's own."""
         whole = "{api}" in prompts.preamble
-        told = (*self._extra, *self._told)
-        return tuple(item for item in told if whole or item is find_object or item not in (*DETECTION, *SETS))
+        candidates = (*self._extra, *self._told)
+        return tuple(item for item in candidates if whole or item is find_object or item not in (*DETECTION, *SETS))
 
     def prompts_for(self, form: Form) -> PromptSet:
         """Returns the prompt set that serves a form.
@@ -228,7 +241,7 @@ class Writer:
         if self.settings.selection != "nearest" or self.retriever is None:
             return None
         if form not in self._indexes:
-            questions = [one.question for one in self._bank(form)]
+            questions = [example.question for example in self._bank(form)]
             if not questions:
                 return None
             self._indexes[form] = ExampleIndex(self.retriever, questions, _VIEWS[self.settings.retrieval])
