@@ -61,7 +61,8 @@ class Batcher(Generic[Request, Result]):
     ) -> None:
         self._join = join
         self._turn = turn or Turn()
-        self._running = 0
+        self.running = 0
+        """Batches that run now."""
         self._run = run
         self._executor = executor
         self._max_size = max_size
@@ -69,37 +70,33 @@ class Batcher(Generic[Request, Result]):
         self._lanes = lanes
         self._waiting: deque[Pair[Request]] = deque()
         self._alone: deque[Pair[Request]] = deque()
-        self._timer: asyncio.Handle | None = None
+        self.timer: asyncio.Handle | None = None
+        """Starts the batch that fills; None where none does."""
         self._hurried = False
-
-    @property
-    def busy(self) -> bool:
-        """Whether a batch is running."""
-        return self._running > 0
 
     def put(self, request: Request, slot: Slot) -> None:
         """Takes a request whose result goes to ``slot``; one that is done before its batch starts costs nothing."""
         self._waiting.append((request, slot))
-        if self._running < self._lanes:
+        if self.running < self._lanes:
             if len(self._waiting) >= self._max_size:
                 self._start()
-            elif self._timer is None:
-                self._timer = asyncio.get_running_loop().call_later(self._max_wait, self._start)
+            elif self.timer is None:
+                self.timer = asyncio.get_running_loop().call_later(self._max_wait, self._start)
 
     def hurry(self) -> None:
         """Starts the batch that fills, as soon as those have joined who are about to in this turn of the loop."""
-        if self._timer is not None and not self._hurried:
-            self._timer.cancel()
-            self._timer = asyncio.get_running_loop().call_soon(self._start)
+        if self.timer is not None and not self._hurried:
+            self.timer.cancel()
+            self.timer = asyncio.get_running_loop().call_soon(self._start)
             self._hurried = True
 
     def _start(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+        if self.timer is not None:
+            self.timer.cancel()
+            self.timer = None
         self._hurried = False
-        if self._running < self._lanes:
-            self._running += 1
+        if self.running < self._lanes:
+            self.running += 1
             asyncio.get_running_loop().call_soon(self._next)  # who asks before that still joins
 
     def _next(self) -> None:
@@ -122,7 +119,7 @@ class Batcher(Generic[Request, Result]):
                 continue
             running.add_done_callback(functools.partial(tell, loop, self._landed, batch, feed))
             return
-        self._running -= 1
+        self.running -= 1
 
     def _timed(self, batch: Sequence[Pair[Request]]) -> tuple[Sequence[Result], float]:
         with self._turn, unwanted_once([slot.done for _, slot in batch]):
@@ -230,8 +227,8 @@ class Company:
         member = _MEMBER.get() or _Member()  # nobody waits for a caller from outside
         member.pending += 1
         self._waiting += member.counts and member.pending == 1
-        if self._waiting >= self._members and not any(batcher.busy for batcher in self.batchers):
-            for batcher in self.batchers:
+        if self._waiting >= self._members and not any([batcher.running for batcher in self.batchers])  # noqa: C419 - a generator would take a call for each:
+            for batcher in [batcher for batcher in self.batchers if batcher.timer is not None]:
                 batcher.hurry()
         try:
             yield

@@ -194,7 +194,7 @@ class ProgramCalls:
 
 
 def _key(name: str, arguments: Mapping[str, object]) -> Hashable:
-    return (name, *((parameter, _value(value)) for parameter, value in arguments.items()))
+    return (name, *[(parameter, _value(value)) for parameter, value in arguments.items()])
 
 
 def _value(value: object) -> Hashable:

@@ -13,6 +13,7 @@ from typing import Any, TypeAlias
 from pydantic_monty import ClassInstance, ClassType
 
 from ..core.errors import ProgramAnswerError
+from ..core.text import NO_TEXT
 from ..primitives.kinds import Image, describe
 
 Plain: TypeAlias = Any
@@ -23,6 +24,8 @@ MAX_VALUES = 50_000
 """Values in one answer: a few of each picture of the largest set."""
 MAX_TEXT = 512 << 10
 MAX_BITS = 1024
+_ATOMS = frozenset((bool, int, float, str, type(None)))
+"""Types of values that cross as they are."""
 
 IMAGE_TYPE = ClassType(Image)
 """The class Image as programs see it: for annotations and isinstance, not to be called."""
@@ -59,7 +62,7 @@ class Handles:
         if depth > MAX_DEPTH:
             raise TypeError("a value is nested too deeply for a program")
         kind = type(value)
-        if value is None or kind in (bool, int, float, str):
+        if kind in _ATOMS:
             return value
         if isinstance(value, Image):
             handle = self._by_id.get(id(value))
@@ -69,8 +72,12 @@ class Handles:
                 self._by_id[id(value)] = handle
             return handle
         if isinstance(value, list):
+            if _ATOMS.issuperset(map(type, value)):
+                return list(value)
             return [self.enter(item, depth + 1) for item in value]
         if isinstance(value, tuple):
+            if _ATOMS.issuperset(map(type, value)):
+                return tuple(value)
             return tuple(self.enter(item, depth + 1) for item in value)
         raise TypeError(f"a program cannot hold a {describe(value)}")
 
@@ -104,7 +111,7 @@ def answer_value(value: object) -> Plain:
             if letters > MAX_TEXT:
                 raise ProgramAnswerError(f"answer holds more than {MAX_TEXT:,} characters.")
             # No text has these: a file or a terminal would refuse them.
-            return "".join("\ufffd" if c == "\0" or "\ud800" <= c <= "\udfff" else c for c in value)
+            return NO_TEXT.sub("\ufffd", value)
         if value is not None and kind not in (bool, int, float, Image):
             raise ProgramAnswerError(f"answer holds a {describe(value)}, which is not plain data.")
         return value

@@ -48,10 +48,10 @@ def shape(source: str, primitives: Collection[str]) -> str | None:
     nodes = list(ast.walk(tree))
     names = [node for node in nodes if isinstance(node, ast.Name)]
     stored = {node.id for node in names if not isinstance(node.ctx, ast.Load)}
-    if any(isinstance(node, _SCOPES) for node in nodes):
+    if not {*map(type, nodes)}.isdisjoint(_SCOPES):
         for node in nodes:
             stored |= {getattr(node, written, "") or "" for written in ("arg", "asname", "name", "rest")}
-    elif not any(name.startswith("_") for name in stored):
+    elif "_" not in {name[:1] for name in stored}:
         free, numbers = stored - _KEPT - set(primitives), dict[str, str]()
         for node in names:
             if node.id in free:

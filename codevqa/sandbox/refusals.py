@@ -45,7 +45,7 @@ def refuse_forms(parents: Parents, bound: set[str]) -> None:
         ProgramSyntaxError: there is one.
     """
     own = {node.name: node for node in parents if isinstance(node, ast.FunctionDef)}
-    texts = any(isinstance(node, ast.Attribute) and node.attr == "args" for node in parents)
+    texts = "args" in {node.attr for node in parents if isinstance(node, ast.Attribute)}
     for node in parents:
         match node:
             case ast.FunctionDef(name) if _is_special(name) and name not in _DUNDERS:

@@ -27,6 +27,8 @@ _METHODS = frozenset(
 _KIND_NAMES = frozenset(kind.__name__ for kind in _KINDS)
 _KEYED = frozenset(("Counter", "dict", "fromkeys", "set"))
 """What makes something that has keys, beside a display."""
+_DISPLAYS = (ast.Dict, ast.DictComp, ast.Set, ast.SetComp)
+_SCOPED = (ast.Global, ast.NamedExpr, ast.Nonlocal)
 _CALLED_LATER = (ast.Assign, ast.Call, ast.Dict, ast.List, ast.NamedExpr, ast.Return, ast.Tuple, ast.keyword)
 """Where a method that is named is meant, not a call that was forgotten."""
 
@@ -78,20 +80,19 @@ def rewrite(source: str, primitives: PrimitiveSet | None = None) -> Rewritten:
         return Rewritten(source)
     try:
         parents = {child: node for node in ast.walk(tree) for child in ast.iter_child_nodes(node)}
-        bound = {name for node in parents for name in _bound_by(node)}
+        bound = bound_names(tree)
         calls = [node.func for node in parents if isinstance(node, ast.Call)]
         called = {function.id for function in calls if isinstance(function, ast.Name)}
         makers = called | {function.attr for function in calls if isinstance(function, ast.Attribute)}
         names = frozenset(primitives.names if primitives is not None else ())
         # Any dict or set may have pictures as keys, which handles of the interpreter cannot be. A variable "count" is
         # no primitive.
-        displays = (ast.Dict, ast.DictComp, ast.Set, ast.SetComp)
-        keyed = not makers.isdisjoint(_KEYED) or any(isinstance(node, displays) for node in parents)
+        kinds = {type(node) for node in parents}
+        keyed = not makers.isdisjoint(_KEYED) or not kinds.isdisjoint(_DISPLAYS)
         keyed = keyed and primitives is not None and bound.isdisjoint(names & called)
         forms = _Forms(parents, bound, names - bound if keyed else frozenset(), runs=primitives is not None)
         refuse_forms(parents, bound)
-        scoped = any(isinstance(node, ast.Global | ast.Nonlocal | ast.NamedExpr) for node in parents)
-        wrong = compile_error(tree) if scoped else None
+        wrong = None if kinds.isdisjoint(_SCOPED) else compile_error(tree)
         if wrong is not None:
             raise ProgramSyntaxError(f"{wrong.msg}.", line=wrong.lineno)
         tree = ast.fix_missing_locations(forms.visit(tree))
@@ -114,20 +115,18 @@ def part_places(new: ast.AST, old: ast.AST) -> Iterator[tuple[int, int, int]]:
             waiting += zip(ast.iter_child_nodes(part), ast.iter_child_nodes(was), strict=False)
 
 
-def bound_names(tree: ast.AST) -> Iterator[str]:
-    """Yields every name that the program gives a meaning of its own."""
+def bound_names(tree: ast.AST) -> set[str]:
+    """Returns every name that the program gives a meaning of its own."""
+    names: set[str] = set()
     for node in ast.walk(tree):
-        yield from _bound_by(node)
-
-
-def _bound_by(node: ast.AST) -> Iterator[str]:
-    match node:
-        case ast.Name(name, ast.Store() | ast.Del()) | ast.arg(name) | ast.ClassDef(name) | ast.FunctionDef(name):
-            yield name
-        case ast.alias(name, other):
-            yield other or name.split(".")[0]
-        case ast.ExceptHandler(name=str(name)) | ast.MatchAs(name=str(name)):
-            yield name
+        match node:
+            case ast.Name(name, ast.Store() | ast.Del()) | ast.arg(name) | ast.ClassDef(name) | ast.FunctionDef(name):
+                names.add(name)
+            case ast.alias(name, other):
+                names.add(other or name.split(".")[0])
+            case ast.ExceptHandler(name=str(name)) | ast.MatchAs(name=str(name)):
+                names.add(name)
+    return names
 
 
 class _Forms(ast.NodeTransformer):

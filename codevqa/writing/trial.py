@@ -54,7 +54,7 @@ async def try_out(
         programs: their sources; equal ones run once.
         sandbox: where they run.
         images: the question's pictures, which nobody looks at.
-        said: gives the answer for what a program left, or raises a ProgramError.
+        answer_of: gives the answer for what a program left, or raises a ProgramError.
         seed: other seeds make other worlds.
     """
     once = list(dict.fromkeys(programs))
@@ -86,13 +86,23 @@ def examine(worlds: Worlds, answer_of: Callable[[Any], str], read: set[Asked], m
 
     Args:
         worlds: where it runs.
-        said: gives the answer for what it left.
+        answer_of: gives the answer for what it left.
         read: calls whose answers are known to be read; gets more.
         many: the program.
     """
 
+    texts: dict[tuple[type, object], str | None] = {}
+
+    def text_of(value: object) -> str | None:
+        if isinstance(value, list | dict | tuple):
+            return _said(value, answer_of)
+        key = type(value), value  # True is another answer than 1
+        if key not in texts:
+            texts[key] = _said(value, answer_of)
+        return texts[key]
+
     def answers_of(runs: Sequence[OneRun]) -> list[str | None]:
-        return [_said(value, answer_of) for value in many.run_all(runs)]
+        return list(map(text_of, many.run_all(runs)))
 
     answers = answers_of([(world, -1, 0) for world in range(worlds.count)])
     often, turns = Counter(answers), defaultdict[str | None, Iterator[int]](count)

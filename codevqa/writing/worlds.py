@@ -12,7 +12,7 @@ import ast
 import operator
 import random
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cache, lru_cache
 from typing import Any, TypeVar
@@ -83,7 +83,7 @@ class Worlds:
         self._shown: dict[str, str] = {}
         """What a part of a picture was cut out for, by the part's key."""
         self._parts: dict[str, Image] = {}
-        compared = {value for source in programs for value in _compared(source)}
+        compared = set[object]().union(*map(_compared, programs))
         words = sorted(value for value in compared if isinstance(value, str) and value not in ("", "yes", "no"))
         self._words = words or WORDS
         amounts = {whole_number(number) for source in programs for _, number in _AMOUNT.findall(source)}
@@ -230,9 +230,9 @@ def _stemmer() -> Any:
     return stemmer("english")
 
 
-def _compared(source: str) -> Iterator[object]:
-    """Yields the constants that a program compares with or lists."""
-    tree = parse(source)
+def _compared(source: str) -> set[object]:
+    """Returns the constants that a program compares with or lists."""
+    tree, constants = parse(source), set[object]()
     for node in ast.walk(tree) if tree is not None else ():
         parts: Sequence[ast.expr | None] = ()
         match node:
@@ -240,4 +240,5 @@ def _compared(source: str) -> Iterator[object]:
                 parts = [left, *others]
             case ast.List(parts) | ast.Set(parts) | ast.Tuple(parts) | ast.Dict(parts):
                 pass
-        yield from (part.value for part in parts if isinstance(part, ast.Constant))
+        constants.update([part.value for part in parts if isinstance(part, ast.Constant)])
+    return constants
