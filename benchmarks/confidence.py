@@ -20,7 +20,7 @@ from sklearn.model_selection import GroupKFold, cross_val_predict  # type: ignor
 
 from codevqa.core.errors import CodeVQAError
 from codevqa.core.trace import Draft
-from codevqa.engine.confidence import votes_of, worlds_of
+from codevqa.engine.answers import votes_of, worlds_of
 from codevqa.eval import Store
 from codevqa.eval.report.reading import metric_of
 from codevqa.eval.statistics import risk

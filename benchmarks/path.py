@@ -17,7 +17,10 @@ import codevqa
 from codevqa import CodeVQA
 
 ROOT = Path(__file__).parent.parent
-WARM = ("examples/pictures/garden.png", ("Is there a red house?", "What color is the house?", "Is the car to the left of the house?"))
+WARM = (
+    "examples/pictures/garden.png",
+    ("Is there a red house?", "What color is the house?", "Is the car to the left of the house?"),
+)
 QUESTIONS = {
     "positions": ("examples/pictures/harbor.png", "Is the flag to the left of the boat?"),
     "captions": ("examples/pictures/harbor.png", "What color is the flag?"),

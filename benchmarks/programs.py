@@ -30,7 +30,7 @@ from codevqa.core.errors import CodeVQAError
 from codevqa.core.images import load_picture
 from codevqa.core.question_kind import question_kind
 from codevqa.core.trace import REFUSED, Form, Program
-from codevqa.engine.answer_text import fitted_answer
+from codevqa.engine.answers import fitted_answer
 from codevqa.eval.statistics import compare, mean
 from codevqa.models.base import Completion, GenerationRequest, LanguageModel
 from codevqa.models.retrieval import Retriever
@@ -38,8 +38,7 @@ from codevqa.presets.assembly import load, prompt_sets
 from codevqa.presets.presets import preset
 from codevqa.primitives.kinds import Image
 from codevqa.sandbox.sandbox import Sandbox
-from codevqa.writing.choice import judged
-from codevqa.writing.trial import try_out
+from codevqa.writing.choice import judged, try_out
 from codevqa.writing.writer import Writer
 
 GOLD = Path(__file__).with_name("gold")

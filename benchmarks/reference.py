@@ -41,7 +41,7 @@ from transformers.models.blip.image_processing_pil_blip import BlipImageProcesso
 from codevqa.core.errors import ModelError, ProgramError
 from codevqa.core.images import ImageSource, Picture, load_pictures
 from codevqa.core.trace import Form
-from codevqa.engine.answer_text import answer_text
+from codevqa.engine.answers import answer_text
 from codevqa.models.base import Completion, GenerationRequest, LanguageModel
 from codevqa.models.causal_lm import TransformersLM
 from codevqa.models.retrieval import ExampleIndex

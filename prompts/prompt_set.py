@@ -10,8 +10,8 @@ from typing import Annotated, TypeAlias
 
 from pydantic import AfterValidator, Field
 
+from ..core.question_kind import Wording
 from ..core.trace import Form
-from ..core.wording import Wording
 
 _Text: TypeAlias = Annotated[str, Field(pattern=r"\S")]
 _Texts: TypeAlias = Annotated[tuple[_Text, ...], Field(min_length=1)]

@@ -2,7 +2,7 @@
 
 import multiprocessing
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import AsyncIterable, Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -118,3 +118,8 @@ def forked(work: Callable[[], object]) -> str:
         process.join()
         reading.close()
         writing.close()
+
+
+async def last_of(answers: AsyncIterable[object]) -> object:
+    """Takes all that comes, and returns the last."""
+    return [answer async for answer in answers][-1]

@@ -17,14 +17,14 @@ from sandbox_kit import IMAGES
 from codevqa.core.answer_words import number_in, truth, whole_number, yes_or_no
 from codevqa.core.question_kind import is_statement, question_kind
 from codevqa.core.trace import Form
-from codevqa.engine.answer_text import answer_text
+from codevqa.engine.answers import answer_text
 from codevqa.primitives import CONSTANTS
 from codevqa.primitives.detection import find_object
 from codevqa.primitives.visual import KNOWLEDGE, VISUAL
 from codevqa.prompts import Example, PromptSet, available, load
 from codevqa.sandbox.sandbox import Sandbox
+from codevqa.writing.choice import try_out
 from codevqa.writing.prompt_forms import opening_line
-from codevqa.writing.trial import try_out
 
 KNOWN = VISUAL.extend([find_object, *KNOWLEDGE])
 OPENERS = {"open_image", "open_images"}

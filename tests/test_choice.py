@@ -25,7 +25,7 @@ from codevqa.primitives.detection import DETECTION
 from codevqa.primitives.sets import SETS
 from codevqa.primitives.visual import VISUAL
 from codevqa.sandbox import Limits, Sandbox
-from codevqa.writing.trial import try_out
+from codevqa.writing.choice import try_out
 from codevqa.writing.worlds import Behaviour
 
 GOLD = Path(__file__).parents[1] / "benchmarks" / "gold"

@@ -17,7 +17,7 @@ from codevqa import Answer, CodeVQA, Program, Question, Settings
 from codevqa.core.errors import ErrorRecord, ProgramError, ProgramRuntimeError
 from codevqa.core.images import load_picture
 from codevqa.core.trace import Call, Evidence, ImageRef
-from codevqa.engine.answer_text import answer_text
+from codevqa.engine.answers import answer_text
 from codevqa.models.base import Box, Map, Match, MatchRequest, Models, SimilarityRequest
 from codevqa.models.fakes import FakeCaptioner, FakeDetector, FakeMatcher, ScriptedLM
 from codevqa.primitives import Image, primitive

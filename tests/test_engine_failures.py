@@ -8,7 +8,7 @@ from concurrent.futures import Future
 from typing import Any
 
 import pytest
-from engine_kit import BLUE, GREEN, RED, engine
+from engine_kit import BLUE, GREEN, RED, engine, last_of
 
 from codevqa import Answer, Limits, QuerySettings, Question, Settings, WriterSettings
 from codevqa.core.answer_words import DONT_KNOW
@@ -223,7 +223,7 @@ def test_of_many_questions_the_first_in_order_that_fails_is_raised(asynchronous:
             many: Any = asked
             with pytest.raises(error) as caught:
                 if asynchronous:
-                    asyncio.run(vqa.ask_many_async(many, method="pnpvqa", errors="raise"))
+                    asyncio.run(last_of(vqa.ask_stream_async(many, method="pnpvqa", errors="raise")))
                 else:
                     vqa.ask_many(many, method="pnpvqa", errors="raise")
             assert type(caught.value) is error

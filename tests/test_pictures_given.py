@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from engine_kit import NARROW, RED, Gate, engine
+from engine_kit import NARROW, RED, Gate, engine, last_of
 from huggingface_hub.utils.tqdm import enable_progress_bars
 from PIL import Image as PILImage
 
@@ -170,7 +170,7 @@ def test_one_policy_says_what_becomes_of_whatever_cannot_be_answered(plain: Code
     with pytest.raises(InputError):
         plain.ask_many(asked, errors="raise")
     with pytest.raises(InputError):
-        asyncio.run(plain.ask_many_async(asked, errors="raise"))
+        asyncio.run(last_of(plain.ask_stream_async(asked, errors="raise")))
 
 
 def test_progress_is_told_and_shown(plain: CodeVQA, capfd: pytest.CaptureFixture[str]) -> None:

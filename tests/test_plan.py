@@ -144,7 +144,7 @@ def test_the_second_question_about_each_picture_is_asked_of_all_at_once() -> Non
 
 
 def test_an_odd_backslash_of_a_model_s_is_no_warning_of_the_user_s() -> None:
-    code = "from codevqa.core.program_tree import parse; assert parse(r\"answer = '\\d'\") is not None"
+    code = "from codevqa.sandbox.program_tree import parse; assert parse(r\"answer = '\\d'\") is not None"
     assert subprocess.run([sys.executable, "-W", "error", "-c", code], check=False).returncode == 0
 
 

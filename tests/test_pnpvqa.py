@@ -6,9 +6,9 @@ import numpy.typing as npt
 import pytest
 from reading_kit import Letters, read
 
+from codevqa.core.question_kind import Wording
 from codevqa.core.settings import QuerySettings
 from codevqa.core.trace import Form
-from codevqa.core.wording import Wording
 from codevqa.models.base import CaptionRequest, Map
 from codevqa.models.fakes import FakeCaptioner, FakeMatcher, ScriptedLM
 from codevqa.primitives.patches import Patches

@@ -10,8 +10,8 @@ from engine_kit import GREEN, RED
 
 from codevqa import QuerySettings, Settings, Writer, WriterSettings
 from codevqa.core.errors import ModelError
+from codevqa.core.question_kind import Wording
 from codevqa.core.trace import ImageRef
-from codevqa.core.wording import Wording
 from codevqa.models.fakes import FakeMatcher, ScriptedLM
 from codevqa.primitives import Image, primitive
 from codevqa.prompts import load

@@ -16,7 +16,7 @@ import torch
 from cli_kit import ROOT
 
 from codevqa.core.images import load_picture
-from codevqa.core.wording import put
+from codevqa.core.question_kind import put
 from codevqa.miniworld import truth
 from codevqa.miniworld.questions import TABLE, UNSEEN
 from codevqa.miniworld.world import HELD_OUT, draw, sample_scene

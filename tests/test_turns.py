@@ -25,8 +25,8 @@ from codevqa.engine.many import Question
 from codevqa.models.base import Completion, GenerationRequest, Models
 from codevqa.models.cpu_threads import NetworkThread
 from codevqa.models.fakes import FakeCaptioner, FakeMatcher
+from codevqa.models.feed import Turn
 from codevqa.models.openai_lm import OpenAILM
-from codevqa.models.turn import Turn
 
 Asked = TypeVar("Asked")
 

@@ -123,7 +123,7 @@ class Text:
 
 
 def is_it_true(question: str, answer: str) -> str:
-    """A statement as a question, as ``codevqa.core.wording`` puts it; any other stays as it is."""
+    """A statement as a question, as ``codevqa.core.question_kind`` puts it; any other stays as it is."""
     stated = question.endswith(".") and answer in ("yes", "no")
     return f"Is it true that {question.rstrip(' .!')}?" if stated else question
 

@@ -14,9 +14,7 @@ from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from ..core.errors import CodeVQAError, ModelError, ServerError, record
-from ..models.turn import Turn
-from ..models.unwanted import unwanted_once
-from .feed import Feed, Pair, Slot, tell
+from ..models.feed import Feed, Pair, Slot, Turn, tell, unwanted_once
 
 Request = TypeVar("Request")
 Result = TypeVar("Result")
@@ -227,7 +225,8 @@ class Company:
         member = _MEMBER.get() or _Member()  # nobody waits for a caller from outside
         member.pending += 1
         self._waiting += member.counts and member.pending == 1
-        if self._waiting >= self._members and not any([batcher.running for batcher in self.batchers])  # noqa: C419 - a generator would take a call for each:
+        running = [batcher for batcher in self.batchers if batcher.running]  # no generator: it costs a call for each
+        if self._waiting >= self._members and not running:
             for batcher in [batcher for batcher in self.batchers if batcher.timer is not None]:
                 batcher.hurry()
         try:

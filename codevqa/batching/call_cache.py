@@ -18,8 +18,8 @@ from typing import Any, Generic, TypeVar
 from cachetools import LRUCache
 
 from ..core.collection import StoredPicture
+from ..models.feed import Slot
 from .batcher import Batcher, Company
-from .feed import Slot
 
 Request = TypeVar("Request")
 Result = TypeVar("Result")

@@ -33,11 +33,10 @@ from ..models.base import (
     SimilarityRequest,
     grounds,
 )
+from ..models.feed import Feed, turn_of
 from ..models.retrieval import Embedding, Retriever, embed
-from ..models.turn import turn_of
 from .batcher import Batcher, Company
 from .call_cache import CallCache, Memory
-from .feed import Feed
 
 Request = TypeVar("Request")
 Result = TypeVar("Result")
@@ -53,7 +52,7 @@ class ModelServices:
     """Async, batched calls of each model. Made and used on the engine's event loop.
 
     Calls of one model object never overlap, even when it plays two roles or serves several engines, which take turns
-    (:mod:`codevqa.models.turn`), unless it says that they may, as served models do. Equal calls under way are made
+    (:mod:`codevqa.models.feed`), unless it says that they may, as served models do. Equal calls under way are made
     once, and finished ones remembered, except failures and completions that say nothing.
 
     Args:

@@ -108,7 +108,8 @@ def _selected(vqa: CodeVQA, collection: Collection, description: str, memory: Me
     except ProgramError as error:
         if error.answer is None or not error.answer.selections:
             raise
-        return error.answer
+        answer: Answer = error.answer
+        return answer
 
 
 def _pool(choice: Chosen, quiet: bool, actors: int | None, address: str | None) -> closing[ActorPool]:

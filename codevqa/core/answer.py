@@ -58,7 +58,7 @@ class Answer:
     """What it took to find, without waiting; None where it could not be answered at all."""
     confidence: float | None = None
     """How probable it is that the answer is right, from 0 to 1; None where fewer than three programs were written,
-    none answered, or the one that answered was refused. Fitted on drawn pictures (:mod:`codevqa.engine.confidence`)."""
+    none answered, or the one that answered was refused. Fitted on drawn pictures (:mod:`codevqa.engine.answers`)."""
     abstained: bool = False
     """Whether the text is "I don't know" since the confidence is below :attr:`codevqa.Settings.abstain_below`; the
     drafts have the answers."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 
-from .thoughts import without_thoughts
+from .text import without_thoughts
 
 DONT_KNOW = "I don't know"
 """The answer to what the models do not know, or not surely enough."""

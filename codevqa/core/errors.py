@@ -8,10 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Self
-
-if TYPE_CHECKING:
-    from .answer import Answer
+from typing import Any, Self
 
 _LONG = re.compile(r"\S{400,}")
 """A word that would push the rest of a message out of sight: a name of thousands of letters."""
@@ -150,7 +147,7 @@ class ProgramError(CodeVQAError):
         super().__init__(f"{where}{message}", hint=hint)
         self.message = message
         self.line = line
-        self.answer: Answer | None = None
+        self.answer: Any = None
         """What was done until then, where :meth:`codevqa.CodeVQA.run` raises it: its trace holds the calls that ran."""
         self.printed = ""
         """What the program had printed by then."""

@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from .answer_words import LITERAL, bare_reply, number_in, truth, whole_number, yes_or_no
+from .text import unmarked
+from .trace import Form
 
 Kind: TypeAlias = Literal["yes_no", "choice", "number", "open"]
 
@@ -234,3 +236,38 @@ def _first_named(text: str) -> str:
     """Returns what stands last in a text: after an article, or else its last word."""
     article = re.search(r"\b((?:an?|the) [\w-]+)$", text)
     return article[1] if article else text.rpartition(" ")[2]
+
+
+Wording: TypeAlias = Literal["plain", "asked", "release"]
+"""``plain``: as the user put it. ``asked``: a statement as a question, "Is it true that …?". ``release``: as the
+paper's release does, to the byte, which of a set asks whatever has no question mark, and leaves every question without
+capitals, most marks and what comes after fifty words."""
+
+_MARKS = str.maketrans("", "", '.!"()*#:;~')
+_WORDS = 50
+
+
+def bare(text: str) -> str:
+    """Returns a text in lower case without most marks, cut after fifty words; one of marks alone stays as it is.
+
+    >>> bare('Is the "STOP" sign red? ')
+    'is the stop sign red?'
+    """
+    words = unmarked(text).lower().translate(_MARKS).rstrip(" ").split(" ")
+    return " ".join(words[:_WORDS]) or text
+
+
+def put(question: str, wording: Wording, form: Form) -> str:
+    """Returns a user's question, or statement, in a wording.
+
+    >>> put("There is an empty glass.", "asked", "set")
+    'Is it true that There is an empty glass?'
+    >>> put('Both signs say "Stop".', "release", "set"), put("Red or blue", "release", "image")
+    ('Is it true that both signs say stop?', 'red or blue')
+    """
+    if wording == "release":
+        text = bare(question)
+        return text if form == "image" or text.endswith("?") else f"Is it true that {text}?"
+    if wording == "asked" and is_statement(question):
+        return f"Is it true that {question.rstrip(' .!')}?"
+    return question

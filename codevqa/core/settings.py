@@ -8,8 +8,8 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 from pydantic import Field, ModelWrapValidatorHandler, ValidationError, model_validator
 from pydantic.dataclasses import dataclass
 
+from .question_kind import Wording
 from .validation import STRICT, input_error
-from .wording import Wording
 
 PromptForm = Literal["auto", "completion", "chat"]
 """Of prompts: the paper's text to be continued, byte for byte, or the same as turns of a chat; ``auto`` is what suits
@@ -94,7 +94,7 @@ class WriterSettings(_Table):
     tell_kind: bool = True
     """Whether a chat prompt says after each question what kind of answer it wants."""
     wording: Wording | None = None
-    """How a question is put to who writes a program about it (:data:`codevqa.core.wording.Wording`); None takes the
+    """How a question is put to who writes a program about it (:data:`.question_kind.Wording`); None takes the
     prompt set's: banks of ours show statements as they stand."""
     selection: Literal["nearest", "random", "fixed"] = "nearest"
     """In-context examples: nearest by sentence embedding, random for each question, or the first of the bank."""

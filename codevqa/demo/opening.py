@@ -68,4 +68,4 @@ class Opening:
 
 def without_program(vqa: CodeVQA) -> Method:
     """Returns how its models answer without a program."""
-    return "pnpvqa" if vqa.eyes is None else "direct"
+    return "pnpvqa" if vqa.models.eyes is None else "direct"

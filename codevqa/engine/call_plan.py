@@ -22,10 +22,10 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal, TypeAlias
 
-from ..core.program_tree import parse
 from ..primitives.kinds import Image
 from ..primitives.signature import CONSTANTS
 from ..primitives.visual import opened, opened_set
+from ..sandbox.program_tree import parse
 
 MAX_STEPS = 4000
 """Nodes visited at most, and items of lists made."""

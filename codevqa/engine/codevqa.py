@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import AsyncGenerator, Coroutine, Generator, Iterable, Mapping, Sequence
-from contextlib import aclosing, closing
-from dataclasses import replace
+from collections.abc import AsyncGenerator, Coroutine, Generator, Iterable, Mapping
+from contextlib import closing
 from functools import partial
 from inspect import signature
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Never, Unpack
+from typing import TYPE_CHECKING, Any, Never, TypeVar, Unpack
 
 from ..batching.model_services import ModelServices
 from ..core.answer import Answer
-from ..core.collection import Collection, Pictures, Tell
+from ..core.collection import Pictures
 from ..core.errors import CodeVQAError, InputError, SetupError
 from ..core.loop_thread import LoopThread, check_process
 from ..core.settings import Settings
@@ -26,17 +25,20 @@ from ..primitives.visual import served
 from ..sandbox.sandbox import Pools, Sandbox
 from ..writing.writer import Writer
 from .many import Asked, Begin, Progress, Workers, as_request, check, followed, stream, stream_async, text_of
-from .prepared_question import checked_question
+from .prepared_question import Engine, checked_question
 from .question_run import answer_request
 from .request import AskOptions, Errors, Request, RunOptions, ask_request, check_names, check_options, run_request
-from .sets import GROUP, SELECT, Groups, compare, grouped, index, program_for
+from .sets import SetQuestions
 from .watch import Watch
 
 if TYPE_CHECKING:
     from ..presets.configuration import Configuration
 
 
-class CodeVQA:
+Result = TypeVar("Result")
+
+
+class CodeVQA(SetQuestions):
     """Answers questions about pictures by writing and running programs.
 
     Args:
@@ -63,7 +65,7 @@ class CodeVQA:
         self.configuration: Configuration | None = None
         """What it was made from, where it was made from one."""
         self.primitives: PrimitiveSet = self.writer.primitives
-        self.services = ModelServices(
+        services = ModelServices(
             models,
             writer.language_model,
             max_batch=settings.max_batch,
@@ -71,14 +73,22 @@ class CodeVQA:
             retriever=writer.retriever,
             remember=settings.remember,
         )
-        self.sandbox = Sandbox(self.primitives, settings.limits, workers=settings.workers)
-        self.pnpvqa = PnPVQA(self.services, self.writer.prompts, settings.query, writer.retriever, settings.seed)
-        self.eyes = Eyesight(self.services, self.writer.prompts, settings.query) if models.eyes else None
-        self.workers = Workers(settings.workers)
+        sandbox = Sandbox(self.primitives, settings.limits, workers=settings.workers)
+        self.engine = Engine(
+            self.writer,
+            models,
+            settings,
+            services,
+            sandbox,
+            PnPVQA(services, self.writer.prompts, settings.query, writer.retriever, settings.seed),
+            Eyesight(services, self.writer.prompts, settings.query) if models.eyes else None,
+            Workers(settings.workers),
+        )
+        """What answers questions."""
         # The thread lives until it is told to end: what it holds must not hold this engine, as primitives may.
         self.own_parts: list[object] = []
         """What is closed with the engine, such as models that were loaded for it."""
-        self._loop = LoopThread("codevqa", partial(_ended, self.sandbox.pools, self.services, self.own_parts))
+        self._loop = LoopThread("codevqa", partial(_ended, sandbox.pools, services, self.own_parts))
         weakref.finalize(self, self._loop.end).atexit = False
 
     @classmethod
@@ -177,7 +187,7 @@ class CodeVQA:
             InputError: there are fewer examples than ``shots``.
             ModelError: a model failed; ServerError when a model server is down.
         """
-        return self._loop.run(answer_request(self, ask_request(images, question, options)))
+        return self._wait(answer_request(self.engine, ask_request(images, question, options)))
 
     def ask_async(self, images: Pictures, question: str, **options: Unpack[AskOptions]) -> Coroutine[Any, Any, Answer]:
         """Async twin of :meth:`ask`; call it from any event loop."""
@@ -221,24 +231,6 @@ class CodeVQA:
                 one_more()
         return [answer_of[place] for place in range(len(answer_of))]
 
-    async def ask_many_async(
-        self,
-        questions: Iterable[Asked],
-        *,
-        method: Method = "codevqa",
-        errors: Errors = "return",
-        progress: Progress = False,
-    ) -> list[Answer]:
-        """Async twin of :meth:`ask_many`."""
-        answer_of = {}
-        answers = self.ask_stream_async(questions, method=method, errors=errors)
-        with followed(progress, questions) as one_more:
-            async with aclosing(answers):
-                async for place, answer in answers:
-                    answer_of[place] = answer
-                    one_more()
-        return [answer_of[place] for place in range(len(answer_of))]
-
     def ask_stream(
         self, questions: Iterable[Asked], *, method: Method = "codevqa", errors: Errors = "return"
     ) -> Generator[tuple[int, Answer]]:
@@ -261,11 +253,11 @@ class CodeVQA:
 
     def _beginning(self, method: Method, errors: Errors) -> Begin:
         async def one(text: str, request: Request | InputError) -> Answer:
-            async with self.workers.free_for(request):
+            async with self.engine.workers.free_for(request):
                 try:
                     if isinstance(request, InputError):
                         raise request
-                    return await answer_request(self, request, errors=errors)
+                    return await answer_request(self.engine, request, errors=errors)
                 except CodeVQAError as error:
                     if errors == "raise":
                         raise
@@ -300,7 +292,7 @@ class CodeVQA:
             ImageError: a picture cannot be used.
             ModelError: a model failed.
         """
-        return self._loop.run(answer_request(self, run_request(images, program, question, options)))
+        return self._wait(answer_request(self.engine, run_request(images, program, question, options)))
 
     def run_async(
         self,
@@ -327,67 +319,15 @@ class CodeVQA:
         """
         return self._watch(run_request(images, program, question, options))
 
+    def _wait(self, work: Coroutine[Any, Any, Result]) -> Result:
+        """Returns what work gives that is done in the engine's thread."""
+        return self._loop.run(work)
+
     async def _answered(self, request: Request) -> Answer:
-        return await self._loop.wait(answer_request(self, request))
+        return await self._loop.wait(answer_request(self.engine, request))
 
     def _watch(self, request: Request) -> Watch:
-        return Watch(lambda tell: self._loop.submit(answer_request(self, request, tell)))
-
-    # -- many pictures -----------------------------------------------------------------------------------------------
-
-    def select(self, images: Pictures, description: str, **options: Unpack[RunOptions]) -> Answer:
-        """Picks the pictures that show something: runs ``answer = select(images, description)``.
-
-        Returns:
-            The answer. Its :attr:`~codevqa.Answer.selections` tell the pictures, the surest first, and their doubt; its
-            text is "none" where there is none, and "I don't know" where the models know the words or the pictures not.
-
-        Raises:
-            QuestionError: the description is empty or too long.
-            CodeVQAError: as :meth:`run`.
-        """
-        return self._run_for(images, SELECT, description, options)
-
-    def group(self, images: Pictures, question: str, **options: Unpack[RunOptions]) -> Groups:
-        """Asks each picture a question, and groups them by its answer.
-
-        Raises:
-            QuestionError: the question is empty or too long.
-            CodeVQAError: as :meth:`run`.
-        """
-        return grouped(self._run_for(images, GROUP, question, options), self.settings.strict_domain)
-
-    def _run_for(self, images: Pictures, form: str, words: str, options: RunOptions) -> Answer:
-        request = run_request(images, program_for(self, form, words), words, {"form": "set", **options})
-        return self._loop.run(answer_request(self, replace(request, own=False)))
-
-    def compare(self, sets: Sequence[Pictures], question: str, **options: Unpack[AskOptions]) -> tuple[Answer, ...]:
-        """Asks one question about several sets: one program is written for the first, and run on each.
-
-        Returns:
-            An answer for each set. One whose program failed has its ``error`` and no text.
-
-        Raises:
-            InputError: there are fewer than two sets.
-            CodeVQAError: as :meth:`ask`.
-        """
-        return compare(self, sets, question, options)
-
-    def index(self, collection: Collection, progress: Tell | None = None) -> None:
-        """Computes ahead what the matcher keeps of a collection's pictures. Questions then begin at once.
-
-        What is done stays on disk, also where this is interrupted.
-
-        Args:
-            collection: its pictures.
-            progress: told how many are done, of how many; in the engine's thread.
-
-        Raises:
-            InputError: the collection has no picture that can be read.
-            ImageError: a picture changed meanwhile.
-            ModelError: the matcher failed.
-        """
-        self._loop.run(index(self, collection, progress))
+        return Watch(lambda tell: self._loop.submit(answer_request(self.engine, request, tell)))
 
     # -- the rest ----------------------------------------------------------------------------------------------------
 
@@ -422,17 +362,7 @@ class CodeVQA:
     @property
     def model_names(self) -> dict[str, str]:
         """Model ids by role."""
-        models = self.models
-        roles = {
-            "writer": self.writer.language_model,
-            "reader": models.reader,
-            "matcher": models.matcher,
-            "captioner": models.captioner,
-            "eyes": models.eyes,
-            "detector": models.detector,
-            "retriever": self.writer.retriever,
-        }
-        return {role: model.name for role, model in roles.items() if model is not None}
+        return self.engine.model_names
 
 
 async def _ended(pools: Pools, services: ModelServices, own_parts: Iterable[object]) -> None:

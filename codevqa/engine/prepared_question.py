@@ -23,22 +23,55 @@ from ..core.trace import Cost, DomainWarning, Form, ImageRef, Program, Trace
 from ..models.base import Models
 from ..models.domain import Domain
 from ..primitives.context import CallContext
+from ..primitives.eyes import Eyesight
 from ..primitives.kinds import Image
 from ..primitives.parts import Reading
 from ..primitives.pnpvqa import PnPVQA
+from ..sandbox.sandbox import Sandbox
 from ..writing.writer import Writer
+from .many import Workers
 from .request import Request, check_method
 
 if TYPE_CHECKING:
     from ..presets.configuration import Configuration
-    from .codevqa import CodeVQA
+
+
+@dataclass(frozen=True)
+class Engine:
+    """What answers questions. It holds models and workers, and is the same for all questions."""
+
+    writer: Writer
+    models: Models
+    settings: Settings
+    services: ModelServices
+    """The models, with batches and memory."""
+    sandbox: Sandbox
+    pnpvqa: PnPVQA
+    eyes: Eyesight | None
+    """Answers in the place of captions; None without a vision-language model."""
+    workers: Workers
+
+    @property
+    def model_names(self) -> dict[str, str]:
+        """Model ids by role."""
+        models = self.models
+        roles = {
+            "writer": self.writer.language_model,
+            "reader": models.reader,
+            "matcher": models.matcher,
+            "captioner": models.captioner,
+            "eyes": models.eyes,
+            "detector": models.detector,
+            "retriever": self.writer.retriever,
+        }
+        return {role: model.name for role, model in roles.items() if model is not None}
 
 
 @dataclass(frozen=True)
 class PreparedQuestion:
     """A question that is ready to be answered."""
 
-    engine: CodeVQA
+    engine: Engine
     request: Request
     typed: str
     """The question on one line, as the user wrote it."""
@@ -131,7 +164,7 @@ def is_own_program(request: Request) -> bool:
     return program is not None and request.own and not program.prompt
 
 
-async def prepare(engine: CodeVQA, request: Request) -> PreparedQuestion:
+async def prepare(engine: Engine, request: Request) -> PreparedQuestion:
     """Checks a question and reads its pictures.
 
     Raises:

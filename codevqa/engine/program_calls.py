@@ -22,7 +22,7 @@ from ..core.trace import Call
 from ..primitives.context import CallContext
 from ..primitives.kinds import Image
 from ..primitives.signature import PrimitiveSet
-from .answer_text import plain
+from .answers import plain
 from .call_plan import UNKNOWN, CallPlan, PlannedCall
 
 CATCHABLE = (TypeError, ValueError, LookupError)

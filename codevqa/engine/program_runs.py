@@ -15,9 +15,9 @@ from ..core.answer import Answer
 from ..core.errors import ErrorRecord, ImageError, ProgramAnswerError, ProgramError, UnsetAnswerError
 from ..core.events import Event, Rejected, Wrote
 from ..core.trace import REFUSED, Cost, DomainWarning, Draft, Evidence, Fault, Plain, Program, Trace
+from ..writing.choice import Trial, try_out
 from ..writing.replies import why_empty
-from ..writing.trial import Trial, try_out
-from .answer_text import answer_text, fitted_answer, plain, release_text
+from .answers import answer_text, fitted_answer, plain, release_text
 from .call_plan import CallPlan
 from .prepared_question import PreparedQuestion
 from .program_calls import ProgramCalls

@@ -12,7 +12,6 @@ import asyncio
 import logging
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING
 
 from ..batching.call_cache import Usage
 from ..core.answer import Answer
@@ -22,13 +21,10 @@ from ..core.events import Answered, Failed, Tell
 from ..core.trace import Draft, Program
 from ..primitives.parts import Reading
 from ..writing.choice import write_best
-from .confidence import sure_enough
-from .prepared_question import PreparedQuestion, keep_on_disk, prepare, unanswerable
+from .answers import sure_enough
+from .prepared_question import Engine, PreparedQuestion, keep_on_disk, prepare, unanswerable
 from .program_runs import ProgramResult, Progress, run_and_repair, run_and_vote, try_in_worlds
 from .request import Errors, Request, check_options
-
-if TYPE_CHECKING:
-    from .codevqa import CodeVQA
 
 _log = logging.getLogger(__name__)
 FALLBACK_PARTS = 10
@@ -36,7 +32,7 @@ FALLBACK_PARTS = 10
 
 
 async def answer_request(
-    engine: CodeVQA, request: Request, tell: Tell | None = None, *, errors: Errors = "raise"
+    engine: Engine, request: Request, tell: Tell | None = None, *, errors: Errors = "raise"
 ) -> Answer:
     """Answers one question, or runs one program; everything an engine does goes through here.
 
@@ -75,7 +71,7 @@ async def answer_request(
     return answer
 
 
-async def _answer(engine: CodeVQA, request: Request, progress: Progress) -> Answer:
+async def _answer(engine: Engine, request: Request, progress: Progress) -> Answer:
     """Answers; the steps in order."""
     question = progress.question = await prepare(engine, request)
     if question.strict and unanswerable(question.warnings, len(question.images)):

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import torch
 
-from .turn import Turn
+from .feed import Turn
 
 
 def turn_on(device: torch.device, *parts: object, urgent: bool = True) -> Turn:

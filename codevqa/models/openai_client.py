@@ -20,13 +20,12 @@ import httpx2
 from ..core.errors import EngineClosedError, ModelError, SetupError
 from ..core.notices import notice
 from ..core.text import shown_address, visible
+from .feed import Turn, unwanted
 from .http_backend import Exchange, transport
 from .redaction import Redaction
 from .refusals import accepted, refused_by
 from .server_reply import END, Failure, ServerReply, read
 from .text_stream import TextStream
-from .turn import Turn
-from .unwanted import unwanted
 
 _OPENAI = "https://api.openai.com/v1"
 _CONNECT_S = 5.0

@@ -17,8 +17,8 @@ import numpy as np
 import numpy.typing as npt
 
 from ..core.errors import CodeVQAError, ModelError, ModelNotFoundError
+from .feed import Turn, turn_of
 from .library_errors import first_line, while_loading
-from .turn import Turn, turn_of
 
 Embedding = npt.NDArray[np.float32]
 """What a sentence is compared by, shape (width,)."""

@@ -18,8 +18,7 @@ from typing import Any, TypeVar
 import httpx2
 
 from ..core.errors import ModelError, ServerError
-from ..core.text import shown_address, whole_characters
-from ..core.thoughts import without_thoughts
+from ..core.text import shown_address, whole_characters, without_thoughts
 
 END = b"[DONE]"
 """What comes last of an answer that did not break off."""

@@ -18,9 +18,9 @@ from typing import Any, TypeAlias, TypeVar
 
 from ..core.errors import ErrorRecord
 from ..core.images import Picture
-from ..core.program_tree import parse
 from ..core.trace import Call, ImageRef
 from ..primitives.signature import CONSTANTS, GRID
+from ..sandbox.program_tree import parse
 from .heat import spot
 from .pictures import picture_view
 

@@ -12,10 +12,9 @@ from typing import Any
 
 from ..batching.model_services import ModelServices
 from ..core.images import Picture
-from ..core.question_kind import question_kind
+from ..core.question_kind import put, question_kind
 from ..core.settings import QuerySettings
 from ..core.trace import Evidence, Form
-from ..core.wording import put
 from ..models.base import LookRequest
 from ..prompts import PromptSet
 from .parts import Numbered, Reading, context_of, read_in_parts, read_reply

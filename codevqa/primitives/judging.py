@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from ..core.errors import ImageError
+from ..core.loop_thread import together
 from ..core.question_kind import question_kind
 from ..core.selection import chance_of_yes
-from ..core.together import together
 from ..core.trace import Evidence
 from ..models.base import MatchRequest, SimilarityRequest
 from .context import CallContext

@@ -16,12 +16,11 @@ from typing import Any
 
 from ..batching.model_services import ModelServices
 from ..core.images import Picture
-from ..core.question_kind import question_kind
+from ..core.loop_thread import together
+from ..core.question_kind import Wording, bare, put, question_kind
 from ..core.settings import QuerySettings
 from ..core.text import caption_line
-from ..core.together import together
 from ..core.trace import Evidence, Form, ImageRef
-from ..core.wording import Wording, bare, put
 from ..models.base import CaptionRequest, GenerationRequest, Map, MatchRequest, Message, chats, prompt_text
 from ..models.retrieval import ExampleIndex, Retriever
 from ..prompts import KnowledgeExample, PromptSet, ReadingExample

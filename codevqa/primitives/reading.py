@@ -9,10 +9,9 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Sequence
 
-from ..core.question_kind import question_kind
+from ..core.question_kind import Wording, question_kind
 from ..core.text import one_line, sentence_case
 from ..core.trace import Form
-from ..core.wording import Wording
 from ..models.base import Message
 from ..prompts import KnowledgeExample, ReadingExample
 

@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 import pydantic_monty as monty
 
 from ..core.errors import ProgramAnswerError
-from ..core.program_tree import compile_error, parse
 from ..core.settings import Limits
 from ..primitives import Image, PrimitiveSet
 from .boundary import Handles, Plain, answer_value
+from .program_tree import compile_error, parse
 from .rewrite import bound_names, rewrite
 from .run import given, raised, refused
 from .stand_ins import PRELUDE, READ, READ_KEYED

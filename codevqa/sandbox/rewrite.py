@@ -15,8 +15,8 @@ from itertools import chain
 from typing import Any
 
 from ..core.errors import ProgramSyntaxError
-from ..core.program_tree import compile_error, parse, syntax_tree
 from ..primitives import PrimitiveSet
+from .program_tree import compile_error, parse, syntax_tree
 from .refusals import Parents, is_plain_function, is_singular, is_text, refuse, refuse_forms
 from .stand_ins import STAND_INS
 

@@ -29,7 +29,7 @@ from ..core.settings import Limits
 from ..primitives import Image, PrimitiveSet
 from .error_mapping import crash, explain
 from .many_runs import Ask, ManyRuns, Result
-from .program_shape import shape
+from .program_tree import shape
 from .rewrite import rewrite
 from .run import Host, Outcome, Run, gone, in_thread, nonsense
 from .static_check import CHECKED_AS, declared, finding, shown
@@ -155,7 +155,7 @@ class Sandbox:
     async def check(self, source: str) -> None:
         """Checks a program without running any of it.
 
-        Results are remembered, also for programs that differ only in words and names (:func:`.program_shape.shape`).
+        Results are remembered, also for programs that differ only in words and names (:func:`.program_tree.shape`).
 
         Args:
             source: The program.

@@ -13,8 +13,8 @@ from collections.abc import Collection
 from typing import Any
 
 from ..core.errors import ProgramError, ProgramSyntaxError, ProgramTypeError, nearest
-from ..core.program_tree import parse, syntax_tree
 from ..primitives import CONSTANTS, PrimitiveSet
+from .program_tree import parse, syntax_tree
 from .rewrite import Rewritten, bound_names, part_places
 from .stand_ins import TYPES
 

@@ -7,7 +7,7 @@ import functools
 import re
 from collections.abc import Iterator, Sequence
 
-from ..core.program_tree import parse
+from ..sandbox.program_tree import parse
 
 
 def names_of(tree: ast.AST) -> tuple[set[str], set[str]]:

@@ -9,8 +9,8 @@ import re
 import textwrap
 from collections.abc import Callable, Iterator, Sequence
 
-from ..core.program_tree import parse
-from ..core.thoughts import without_thoughts
+from ..core.text import without_thoughts
+from ..sandbox.program_tree import parse
 from .mending import names_of, sets_answer, with_answer
 
 _LABELS = {"python", "py", "pycon", "ipython", "tool_code", "code", "program", "execute", "script"}

@@ -18,16 +18,16 @@ from functools import cache, lru_cache
 from typing import Any, TypeVar
 
 from ..core.answer_words import whole_number
-from ..core.program_tree import parse, syntax_tree
 from ..core.question_kind import question_kind
 from ..primitives import GRID, Image, PrimitiveSet
 from ..primitives.detection import count, crop
 from ..primitives.sets import SETS, sort_by
 from ..primitives.visual import opened, opened_set
 from ..sandbox.many_runs import AskedCall
+from ..sandbox.program_tree import parse, syntax_tree
 
 WORLDS = 30
-"""Worlds in which programs are compared. There may be more (:data:`.trial.STAGES`)."""
+"""Worlds in which programs are compared. There may be more (:data:`.choice.STAGES`)."""
 RATES = (0.15, 0.5, 0.85)
 """How often a thing is there, by turns of the worlds: where most are, "every picture" can hold; where few are, "any
 picture" can fail."""

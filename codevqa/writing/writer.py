@@ -11,10 +11,10 @@ from typing import Any, Literal, Protocol
 
 from ..core.errors import InputError, ProgramError, SetupError
 from ..core.events import Prepared, Shown, Tell, Writing
+from ..core.question_kind import put
 from ..core.settings import WriterSettings
 from ..core.text import one_line, unmarked
 from ..core.trace import Form, Program
-from ..core.wording import put
 from ..models.base import Completion, GenerationRequest, LanguageModel, Message, chats, cheap, prompt_text
 from ..models.retrieval import Embed, ExampleIndex, Retriever
 from ..primitives.detection import DETECTION, count, find_object
@@ -30,9 +30,9 @@ from .prompt_forms import (
     opening_line,
     render_chat,
     render_completion,
+    skeleton,
 )
 from .replies import extract_program
-from .skeleton import skeleton
 
 _OPENERS = ("open_image", "open_images")
 CHEAP_DRAFTS = 3

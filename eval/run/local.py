@@ -9,8 +9,8 @@ from typing import Any, Protocol
 from ...core.answer import Answer
 from ...core.errors import CodeVQAError, InputError, ReplayMissError, ServerError, SetupError
 from ...core.images import Picture
+from ...core.loop_thread import together
 from ...core.selection import selections
-from ...core.together import together
 from ...core.trace import ImageRef
 from ...engine.codevqa import CodeVQA
 from ...pages.heat import relevance_grid

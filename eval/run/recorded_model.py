@@ -27,7 +27,7 @@ from ...batching.model_services import BATCH
 from ...core.errors import InputError, ModelError, ReplayMissError
 from ...core.images import Picture
 from ...models.base import Box, Completion, Match, Sight
-from ...models.turn import Turn, turn_of
+from ...models.feed import Turn, turn_of
 from .database import Database
 
 FILE = "calls.sqlite"

@@ -18,10 +18,10 @@ from tiny_lm import build_tokenizer
 from codevqa import CodeVQA, Program, QuerySettings, Settings, WriterSettings
 from codevqa.core.errors import ProgramRuntimeError
 from codevqa.core.events import Answered, Failed
+from codevqa.core.question_kind import Wording
 from codevqa.core.settings import PromptForm
 from codevqa.core.text import caption_line, one_line, unmarked
 from codevqa.core.trace import Form, Method
-from codevqa.core.wording import Wording
 from codevqa.models.base import Completion, GenerationRequest, Message
 from codevqa.models.fakes import FakeCaptioner, ScriptedLM
 from codevqa.prompts import load

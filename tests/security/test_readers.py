@@ -37,7 +37,7 @@ from codevqa.presets.configuration import configure
 from codevqa.primitives.kinds import Image
 from codevqa.primitives.witness import described
 from codevqa.prompts import load
-from codevqa.sandbox.program_shape import shape
+from codevqa.sandbox.program_tree import shape
 from codevqa.writing.mending import with_answer
 from codevqa.writing.prompt_forms import ask_in_chat
 from codevqa.writing.replies import extract_program

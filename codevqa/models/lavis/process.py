@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from ...core.errors import ModelError, SetupError
-from ..turn import Turn
+from ..feed import Turn
 from . import messages
 from .messages import Array, Message, MessageError
 
