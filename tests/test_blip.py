@@ -16,10 +16,8 @@ from codevqa.core.errors import ModelError, SetupError
 from codevqa.core.images import Picture, load_picture
 from codevqa.models.base import CaptionRequest, MatchRequest, SimilarityRequest
 from codevqa.models.blip import BlipMatcher
-from codevqa.models.blip.batches import run_in_batches
-from codevqa.models.blip.picture_input import PictureReader, PictureSettings
-from codevqa.models.blip.sampling import draw, numbers_of
-from codevqa.models.blip.tokens import WordPieces
+from codevqa.models.blip.picture_input import PictureReader, PictureSettings, run_in_batches
+from codevqa.models.blip.tokens import WordPieces, draw, numbers_of
 from codevqa.models.options import CaptionerOptions
 
 MINI = Path(codevqa.__file__).parent / "mini" / "weights"

@@ -18,7 +18,7 @@ from codevqa.models.blip.caption_decoder import CaptionDecoder
 from codevqa.models.blip.caption_steps import CaptionBatch
 from codevqa.models.blip.checkpoint import Checkpoint, load_checkpoint
 from codevqa.models.blip.gpu import kernels
-from codevqa.models.blip.sampling import CaptionRules, draw, numbers_of
+from codevqa.models.blip.tokens import CaptionRules, draw, numbers_of
 from codevqa.models.cuda_graphs import enabled
 from codevqa.models.gpu_compiler import HERE
 

@@ -15,7 +15,7 @@ from cachetools import LRUCache
 from ..core.errors import SetupError
 from ..core.images import Picture
 from .base import SimilarityRequest
-from .blip.batches import run_in_batches
+from .blip.picture_input import run_in_batches
 from .feature_shelf import Shelves
 from .gpu_turn import turn_on
 from .weights import computed, load_network, load_pretrained

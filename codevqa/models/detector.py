@@ -12,7 +12,7 @@ import torch
 
 from ..core.errors import SetupError
 from .base import Box, DetectRequest
-from .blip.batches import run_in_batches
+from .blip.picture_input import run_in_batches
 from .gpu_turn import turn_on
 from .weights import computed, load_network, load_pretrained
 

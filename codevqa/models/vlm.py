@@ -14,7 +14,7 @@ import torch
 
 from ..core.errors import ModelError, ModelNotFoundError, SetupError
 from .base import LookRequest, Sight
-from .blip.batches import run_in_batches
+from .blip.picture_input import run_in_batches
 from .gpu_turn import turn_on
 from .library_errors import quiet, while_loading
 from .vlm_prompts import Part, Prompts, Row

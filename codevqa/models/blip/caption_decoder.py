@@ -18,7 +18,7 @@ import torch
 
 from ..cuda_graphs import Recorder, enabled
 from .caption_steps import CaptionBatch, CaptionSteps
-from .sampling import CaptionRules
+from .tokens import CaptionRules
 
 Record: TypeAlias = "Callable[[Callable[[], None]], Callable[[], None]]"
 

@@ -15,7 +15,7 @@ import torch
 from torch.nn import functional
 
 from ..weights import join_projections
-from .sampling import CaptionRules, draw
+from .tokens import CaptionRules, draw
 
 _OWN, _SEEN = (0, 2, 1, 3, 4, 5), (0, 3, 1, 4, 2, 5)
 """How keys and values lie in memory on a CPU: head by head, as its matrix products read them."""

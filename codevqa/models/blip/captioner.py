@@ -18,10 +18,10 @@ from ...core.errors import ModelError, SetupError
 from ..base import CaptionRequest
 from ..options import CaptionerOptions
 from ..weights import DType
-from .batches import rows_that_fit, run_in_batches
 from .caption_decoder import CaptionDecoder
 from .checkpoint import Checkpoint, load_checkpoint
-from .sampling import CaptionRules, numbers_of
+from .picture_input import rows_that_fit, run_in_batches
+from .tokens import CaptionRules, numbers_of
 from .vision_tower import DEFAULT_CACHE_BYTES, BlipModel
 
 

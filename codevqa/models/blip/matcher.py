@@ -22,8 +22,8 @@ from ..base import Map, Match, MatchRequest, SimilarityRequest
 from ..feature_shelf import Shelves
 from ..options import Average, MatcherOptions
 from ..weights import DType
-from .batches import rows_that_fit, run_in_batches
 from .checkpoint import Checkpoint, load_checkpoint
+from .picture_input import rows_that_fit, run_in_batches
 from .text_encoder import TextEncoder
 from .vision_tower import DEFAULT_CACHE_BYTES, BlipModel
 

@@ -19,7 +19,7 @@ from ..library_errors import quiet, while_loading
 from ..weights import fill, hub_folder, load_network, moved, place_for, read_json, read_weights, unknown
 from .int8_linear import available, quantise
 from .network import LlamaConfig, LlamaNetwork
-from .tokens import FolderTokenizer, Tokenizer, TransformersTokenizer
+from .work import FolderTokenizer, Tokenizer, TransformersTokenizer
 
 _log = logging.getLogger(__name__)
 _POINTER = b"version https://git-lfs"

@@ -272,7 +272,8 @@ class LlamaNetwork(nn.Module):
             own = layer.self_attn
             seen = layer.input_layernorm(state)
             if self._kernels is None:
-                phase.update(self._heads(own, "k", seen, turn), self._heads(own, "v", seen, None), index)
+                values = own.v_proj(seen).view(len(seen), -1, self.config.head_width)
+                phase.update(self._heads(own, "k", seen, turn), values, index)
             else:
                 heads = Heads(functional.linear(seen, *layer.qkv), turn, layer.head_norms, self._kernels)
                 query = cast(FusedPass, phase).keep(heads, index)
@@ -292,11 +293,9 @@ class LlamaNetwork(nn.Module):
         logits: torch.Tensor = self.lm_head(base.norm(state))
         return logits
 
-    def _heads(self, own: Any, which: str, seen: torch.Tensor, turn: Turn | None) -> torch.Tensor:
-        """Returns queries, keys or values, shape (tokens, heads, width), turned by their positions."""
+    def _heads(self, own: Any, which: str, seen: torch.Tensor, turn: Turn) -> torch.Tensor:
+        """Returns queries or keys, shape (tokens, heads, width), turned by their positions."""
         heads: torch.Tensor = own[f"{which}_proj"](seen).view(len(seen), -1, self.config.head_width)
-        if turn is None:
-            return heads
         if self.config.head_norms:
             heads = own[f"{which}_norm"](heads)
         cos, sin = turn

@@ -27,8 +27,17 @@ from .generate import GenerateDecoder
 from .gpu.decoder import SlotDecoder
 from .loading import load
 from .network import LlamaNetwork
-from .tokens import FolderTokenizer, Tokenizer
-from .work import CONTEXT, LMStats, TokenisedRequest, Work, common_prefix_length, control_tokens, find_end
+from .work import (
+    CONTEXT,
+    FolderTokenizer,
+    LMStats,
+    TokenisedRequest,
+    Tokenizer,
+    Work,
+    common_prefix_length,
+    control_tokens,
+    find_end,
+)
 
 _MIN_PREFIX = 8
 """Prefixes of fewer tokens are not worth a forward pass of their own."""

@@ -1,7 +1,7 @@
 """Decodes many prompts at once where passes are slow and launching them is cheap, as on a CPU.
 
-Each pass takes what is next of every text, laid end to end without padding: the rest of a prompt past its longest known
-beginning (:mod:`.prefix_cache`), or the last token and a guess at those that follow (:mod:`.speculation`), of which the
+Each pass takes what is next of every text, laid end to end without padding: the rest of a prompt past its longest
+known beginning (:class:`.PrefixCache`), or the last token and a guess at those that follow (:mod:`.speculation`), of which the
 model confirms as many as it would have written itself (speculative decoding: Leviathan et al., 2023; greedy, so the
 text is the same). New prompts join as texts end. Two threads share the prompts: at these sizes that keeps two cores
 busier than two threads for each product of matrices do, and waits for nobody where other programs want the cores, too.
@@ -22,8 +22,7 @@ from ...cpu_threads import LARGE, threads
 from ..int8_linear import weights
 from ..network import LlamaNetwork
 from ..work import LMStats, TokenisedRequest, Work, common_prefix_length
-from .forward_pass import KeyValues, Pack, Part
-from .prefix_cache import PrefixCache
+from .forward_pass import KeyValues, Pack, Part, PrefixCache
 from .speculation import Drafter
 
 _PASS = 448

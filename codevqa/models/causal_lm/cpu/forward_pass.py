@@ -1,14 +1,20 @@
-"""One forward pass over parts of many texts laid end to end, and the memory their keys and values are in."""
+"""One forward pass over parts of many texts laid end to end, and the memory their keys and values are in.
+
+Keys and values of prompts computed before are kept by their beginnings: a tree whose branches are runs of tokens, as
+the radix attention of SGLang (Zheng et al., 2024). A prompt is computed only past its longest known beginning.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import TypeAlias
 
 import torch
 from torch.nn import functional
 
-from .prefix_cache import KeyValueBlock
+from ..work import common_prefix_length
 
 
 class KeyValues:
@@ -66,8 +72,11 @@ class Pack:
 
     def __init__(self, memory: KeyValues, parts: Sequence[Part], wanted: Sequence[int]) -> None:
         self.memory, self.parts, self._wanted = memory, parts, wanted
+        self._ends = [part.end for part in parts]
         self.ids = torch.tensor([token for part in parts for token in part.tokens])
-        self.positions = torch.tensor([at for part in parts for at in range(part.start, part.end)])
+        self.positions = torch.tensor(
+            [at for part, end in zip(parts, self._ends, strict=True) for at in range(part.start, end)]
+        )
         self._slots = torch.tensor([part.slot for part in parts for _ in part.tokens])
         self._layer = 0
         self._asked = [len(part.tokens) for part in parts]
@@ -95,11 +104,11 @@ class Pack:
         heads, width = keys.shape[1], query.shape[2]
         many = query.shape[1] // heads
         if not self._masks:
-            pairs = zip(self.parts, self._asked, strict=True)
-            self._masks = [self._mask(part, count, many, query.dtype) for part, count in pairs]
+            pairs = zip(self._ends, self._asked, strict=True)
+            self._masks = [_causal_mask(end, count, many, query.dtype) for end, count in pairs]
         read, at = [], 0
         row = query.transpose(0, 1)[None]
-        for part, count, mask in zip(self.parts, self._asked, self._masks, strict=True):
+        for part, end, count, mask in zip(self.parts, self._ends, self._asked, self._masks, strict=True):
             if not count:
                 continue
             slot = part.slot
@@ -108,8 +117,8 @@ class Pack:
                 asked = asked.reshape(1, heads, many * count, width)
             found = functional.scaled_dot_product_attention(
                 asked,
-                keys[slot : slot + 1, :, : part.end],
-                values[slot : slot + 1, :, : part.end],
+                keys[slot : slot + 1, :, :end],
+                values[slot : slot + 1, :, :end],
                 attn_mask=mask,
                 scale=scale,
             )
@@ -118,9 +127,94 @@ class Pack:
         # Token by token, as it is read next.
         return torch.cat(read).flatten(1)
 
-    def _mask(self, part: Part, count: int, many: int, dtype: torch.dtype) -> torch.Tensor | None:
-        """Returns what the last ``count`` tokens of a part must not see."""
-        if count <= 1:
-            return None
-        hidden = torch.full((count, part.end), float("-inf"), dtype=dtype)
-        return hidden.triu_(part.end - count + 1).repeat(many, 1)
+
+def _causal_mask(length: int, count: int, many: int, dtype: torch.dtype) -> torch.Tensor | None:
+    """Returns what the last ``count`` tokens of a text must not see."""
+    if count <= 1:
+        return None
+    hidden = torch.full((count, length), float("-inf"), dtype=dtype)
+    return hidden.triu_(length - count + 1).repeat(many, 1)
+
+
+KeyValueBlock: TypeAlias = "tuple[torch.Tensor, torch.Tensor]"
+"""Keys and values of all layers for a run of tokens, shape (layers, heads, tokens, width)."""
+
+
+@dataclass(eq=False)
+class _Branch:
+    tokens: list[int]
+    block: KeyValueBlock
+    home: _Children
+    """Where it is kept, and as what."""
+    key: tuple[int, int]
+    parent: _Branch | None
+    children: _Children = field(default_factory=dict)
+    """By how many of this one's tokens they follow, and their own first token."""
+
+    @property
+    def size(self) -> int:
+        return self.block[0].nbytes + self.block[1].nbytes
+
+
+_Children: TypeAlias = "dict[tuple[int, int], _Branch]"
+
+
+class PrefixCache:
+    """Computed beginnings of prompts: least recently used first out, bounded by bytes.
+
+    Args:
+        limit: bytes kept at most; 0 keeps nothing.
+    """
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+        self.size = 0
+        self._roots: _Children = {}
+        # A branch is always used before those it grows from: the least recently used has nothing above it.
+        self._kept: OrderedDict[_Branch, None] = OrderedDict()
+
+    def find(self, tokens: Sequence[int]) -> tuple[int, list[KeyValueBlock]]:
+        """Returns how many first tokens are known, and their keys and values run by run."""
+        path, known = self._path(tokens)
+        return known, [(branch.block[0][:, :, :used], branch.block[1][:, :, :used]) for branch, used in path]
+
+    def add(self, tokens: Sequence[int], compute: Callable[[int], KeyValueBlock]) -> None:
+        """Keeps the keys and values of a prompt.
+
+        Args:
+            tokens: the prompt.
+            compute: returns those of all tokens from a given one on, in memory of their own.
+        """
+        path, known = self._path(tokens)
+        if known == len(tokens):
+            return
+        parent, used = path[-1] if path else (None, 0)
+        home = self._roots if parent is None else parent.children
+        branch = _Branch(list(tokens[known:]), compute(known), home, (used, tokens[known]), parent)
+        if branch.size > self.limit:
+            return
+        home[branch.key] = branch
+        self.size += branch.size
+        self._touch(branch)
+        while self.size > self.limit:
+            forgotten, _ = self._kept.popitem(last=False)
+            del forgotten.home[forgotten.key]
+            self.size -= forgotten.size
+
+    def _path(self, tokens: Sequence[int]) -> tuple[list[tuple[_Branch, int]], int]:
+        """Returns the branches that a prompt follows, with how many tokens of each, and how many that are in all."""
+        path: list[tuple[_Branch, int]] = []
+        known, used, children = 0, 0, self._roots
+        while known < len(tokens) and (branch := children.get((used, tokens[known]))) is not None:
+            used = common_prefix_length(branch.tokens, tokens[known : known + len(branch.tokens)])
+            path.append((branch, used))
+            known, children = known + used, branch.children
+        if path:
+            self._touch(path[-1][0])
+        return path, known
+
+    def _touch(self, branch: _Branch | None) -> None:
+        while branch is not None:
+            self._kept[branch] = None
+            self._kept.move_to_end(branch)
+            branch = branch.parent
