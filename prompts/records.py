@@ -13,7 +13,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from ..core.errors import InputError
 from ..core.given_files import parse_json, read_lines, read_text
-from ..core.validation import input_error
+from ..core.settings import input_error
 
 _Kind = TypeVar("_Kind")
 

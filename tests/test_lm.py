@@ -15,7 +15,7 @@ from codevqa.core.errors import ModelError, SetupError
 from codevqa.models.base import GenerationRequest, Message
 from codevqa.models.causal_lm import TransformersLM
 from codevqa.models.causal_lm.cpu import decoder as packed
-from codevqa.models.causal_lm.cpu.speculation import Drafter
+from codevqa.models.causal_lm.cpu.decoder import Drafter
 from codevqa.models.causal_lm.gpu import slots
 from codevqa.models.causal_lm.gpu.decoder import Schedule
 from codevqa.models.causal_lm.network import LlamaNetwork

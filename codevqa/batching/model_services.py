@@ -19,6 +19,7 @@ from ..models.base import (
     Captioner,
     CaptionRequest,
     Completion,
+    Contrast,
     Detector,
     DetectRequest,
     Eyes,
@@ -98,9 +99,19 @@ class ModelServices:
         )
         self.reader, self.eyes = models.reader, models.eyes
         """They may tell how much they can read (:mod:`codevqa.models.base`)."""
-        matcher, captioner, detector, eyes = models.matcher, models.captioner, models.detector, models.eyes
-        self.grounds = grounds(matcher)
+        self.grounds = grounds(models.matcher)
         """Whether :attr:`match` tells where a text looks."""
+        self.summarises = hasattr(models.matcher, "summaries")
+        """Whether :attr:`summary` has a model."""
+        self.compares = models.matcher is not None
+        """Whether :attr:`similarity` has a model."""
+        self.detects = models.detector is not None
+        """Whether :attr:`detect` has a model."""
+        self._add_matcher(models.matcher)
+        self._add_eyes(models.captioner, models.detector, models.eyes)
+
+    def _add_matcher(self, matcher: Contrast | None) -> None:
+        """Adds what compares pictures with texts."""
         self.match: CallCache[MatchRequest, Match] = self._merging(
             "match",
             matcher if grounds(matcher) else None,
@@ -118,8 +129,6 @@ class ModelServices:
             needs="a matcher that tells whether a text describes a picture",
         )
         """The logit of :attr:`match` alone, without the map: cheaper, where the matcher can tell it so."""
-        self.summarises = hasattr(matcher, "summaries")
-        """Whether :attr:`summary` has a model."""
         self.summary: CallCache[Picture, Embedding] = self._merging(
             "summary",
             matcher if self.summarises else None,
@@ -128,8 +137,6 @@ class ModelServices:
             lambda picture, summary: summary.nbytes,
             needs="a matcher that tells what it makes of a picture",
         )
-        self.compares = matcher is not None
-        """Whether :attr:`similarity` has a model."""
         self.similarity: CallCache[SimilarityRequest, float] = self._merging(
             "similarity",
             matcher,
@@ -138,6 +145,9 @@ class ModelServices:
             lambda request, score: 2 * len(request.text),
             needs="a matcher",
         )
+
+    def _add_eyes(self, captioner: Captioner | None, detector: Detector | None, eyes: Eyes | None) -> None:
+        """Adds what says what is in a picture."""
         self.caption: CallCache[CaptionRequest, str] = self._merging(
             "caption",
             captioner,
@@ -154,8 +164,6 @@ class ModelServices:
             lambda request, boxes: 2 * len(request.phrase) + 200 * len(boxes),
             needs="a detector",
         )
-        self.detects = detector is not None
-        """Whether :attr:`detect` has a model."""
         self.look: CallCache[LookRequest, Sight] = self._merging(
             "look",
             eyes,

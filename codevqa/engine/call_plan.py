@@ -249,7 +249,7 @@ class _Walk:
             whole = self.value(node.func.value)
         elif not isinstance(node.func, ast.Name):
             self.value(node.func)
-        args = tuple(self.value(argument) for argument in node.args)
+        args = tuple([self.value(argument) for argument in node.args])
         kwargs = {keyword.arg or "": self.value(keyword.value) for keyword in node.keywords}
         match node.func:
             case ast.Attribute(_, "append") if isinstance(whole, list) and len(args) == 1:

@@ -73,18 +73,19 @@ class Workers:
 
     def __init__(self, count: int) -> None:
         self._free = asyncio.Semaphore(count)
-        self._fresh: dict[object, Request] = {}
+        self.fresh: dict[object, Request] = {}
+        """Questions that wait for a worker, by their places."""
 
     @asynccontextmanager
     async def free_for(self, request: Request | InputError) -> AsyncIterator[None]:
         """Waits for a worker, and has it for the length of the block."""
         place = object()
         if isinstance(request, Request):
-            self._fresh[place] = request
+            self.fresh[place] = request
         try:
             await self._free.acquire()
         finally:
-            self._fresh.pop(place, None)
+            self.fresh.pop(place, None)
         try:
             yield
         finally:
@@ -92,8 +93,8 @@ class Workers:
 
     def take_fresh(self, form: Form) -> list[str]:
         """Returns the questions of a form that began to wait since the last time."""
-        places = [place for place, request in self._fresh.items() if request.likely_form == form]
-        return [self._fresh.pop(place).question for place in places]
+        places = [place for place, request in self.fresh.items() if request.likely_form == form]
+        return [self.fresh.pop(place).question for place in places]
 
 
 def stream(begin: Begin, questions: Iterable[Asked], most: int) -> Generator[tuple[int, Answer]]:

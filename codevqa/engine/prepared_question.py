@@ -188,7 +188,10 @@ async def prepare(engine: Engine, request: Request) -> PreparedQuestion:
         words = "" if is_own_program(request) else question  # the program of a user need not follow the question
         warnings = await domain_warnings(engine.models.domain, engine.services, pictures, words, settings)
     seed = settings.seed if request.seed is None else request.seed
-    pnpvqa = engine.pnpvqa.with_seed(seed, witness=settings.sets.witness and len(pictures) > settings.sets.large)
+    witness = settings.sets.witness and len(pictures) > settings.sets.large
+    pnpvqa = engine.pnpvqa
+    if witness or seed != settings.seed:
+        pnpvqa = pnpvqa.with_seed(seed, witness=witness)
     images = tuple(Image(number, picture) for number, picture in enumerate(pictures, 1))
     return PreparedQuestion(engine, request, question, question, form, images, warnings, pnpvqa)
 

@@ -112,7 +112,7 @@ async def _write(question: PreparedQuestion, tell: Tell | None) -> tuple[tuple[P
     services, text, form = engine.services, question.question, question.form
     # The questions that wait for a worker are embedded in one batch with this one: a retriever takes hundreds of
     # sentences in little more time than one.
-    if not services.embed.remembers(writer.sentences([text], form)):
+    if engine.workers.fresh and not services.embed.remembers(writer.sentences([text], form)):
         services.embed_ahead(writer.sentences(engine.workers.take_fresh(form), form))
     await writer.prepare(text, form, services.embed.many)
     most = max(writer.drafts, engine.settings.agree)

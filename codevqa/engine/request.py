@@ -12,8 +12,8 @@ from ..batching.call_cache import Memory
 from ..core.collection import Pictures, held
 from ..core.errors import InputError, SetupError, nearest
 from ..core.images import Held
+from ..core.settings import checked
 from ..core.trace import Form, Method, Program
-from ..core.validation import checked
 from ..primitives.context import Corrections
 
 Errors: TypeAlias = Literal["raise", "return"]

@@ -66,7 +66,8 @@ class Turn:
                 taken = bool(line) and line[0] in _inside and line[0] != me
                 line.insert(int(taken) if me in _inside else len(line), me)
             try:
-                _moved.wait_for(lambda: all(_lines[part][0] == me for part in self._parts))
+                while [part for part in self._parts if _lines[part][0] != me]:
+                    _moved.wait()
             except BaseException:  # an interrupt
                 self._leave(me)
                 raise

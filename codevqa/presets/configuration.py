@@ -17,10 +17,9 @@ from typing import Any, get_type_hints
 
 from ..core.errors import InputError, nearest
 from ..core.given_files import parse_toml, read_text
-from ..core.settings import Limits, QuerySettings, SetSettings, Settings, WriterSettings
+from ..core.settings import Limits, QuerySettings, SetSettings, Settings, WriterSettings, checked
 from ..core.text import shown_address
 from ..core.trace import Method, methods_of
-from ..core.validation import checked
 from ..prompts import available
 from .back_ends import LOADERS, options_of, parse
 from .presets import PRESETS, Preset, preset

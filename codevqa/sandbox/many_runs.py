@@ -80,6 +80,7 @@ class ManyRuns:
         self, source: str, ask: Ask, images: Sequence[Image], primitives: PrimitiveSet, limits: Limits
     ) -> None:
         program = rewrite(source, primitives)
+        keyed = program.keyed
         self._ask = ask
         self._source = source
         self._names = primitives.names
@@ -87,17 +88,17 @@ class ManyRuns:
         self._handles = Handles()
         inputs = given(self._handles, images, PrimitiveSet(()))
         self._inputs = {**inputs, **{f"vqa_{name}": value for name, value in inputs.items()}, "vqa_ask": vqa_ask}
-        meant = {name: f"vqa_in(vqa_{name})" if program.keyed else f"vqa_{name}" for name in inputs}
+        meant = {name: f"vqa_in(vqa_{name})" if keyed else f"vqa_{name}" for name in inputs}
         meant["images"] += "[:]"  # each run has its own: a program may change it
         meant |= {name: f"lambda *args, **rest: vqa_call({name!r}, args, rest)" for name in primitives.names}
-        text = "".join(f"{name} = {value}\n" for name, value in meant.items())
+        text = "".join([f"{name} = {value}\n" for name, value in meant.items()])
         self._before = f"{PRELUDE}{program.before}{_CALL}vqa_left = []\n{text}"
         tree = parse(program.source)
         own = {*bound_names(tree), "answer"} if tree is not None else {*meant}
         first = [_FORGET.format(name) for name in sorted(own - {*meant})]
         first += [f"{name} = {meant[name]}\n" for name in meant if name in own | {"images"}]
         alone = _alone(program.source, tree)
-        *lines, value = (READ_KEYED if program.keyed else READ).splitlines()
+        *lines, value = (READ_KEYED if keyed else READ).splitlines()
         body = "\n".join(("".join(first) + alone, *lines, f"vqa_left[-1] = {value}"))
         self._text = _LOOP.format(body=body.replace("\n", "\n" + " " * 8))
         self.asked: list[AskedCall] = []

@@ -115,7 +115,7 @@ def judged(programs: Sequence[Program], trials: Sequence[Trial]) -> tuple[Draft,
 
 def _alike(behaviour: Behaviour, other: Behaviour) -> int:
     """Returns in how many worlds two programs give the same answer."""
-    return sum(a is not None and a == b for a, b in zip(behaviour, other, strict=True))
+    return sum([a is not None and a == b for a, b in zip(behaviour, other, strict=True)])
 
 
 STAGES = (8, 40, 400)

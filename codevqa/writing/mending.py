@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import functools
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from ..sandbox.program_tree import parse
 
@@ -24,23 +24,21 @@ def names_of(tree: ast.AST) -> tuple[set[str], set[str]]:
     return reads - {"img", "images"}, binds - ({"img", "images"} - reads)
 
 
-def _outside_functions(tree: ast.AST) -> Iterator[ast.AST]:
-    inner: list[ast.AST] = [tree]
-    while inner:
-        node = inner.pop()
-        yield node
+def _outside_functions(tree: ast.AST) -> list[ast.AST]:
+    """Returns the nodes of a program that are in no function."""
+    nodes: list[ast.AST] = [tree]
+    for node in nodes:
         if not isinstance(node, ast.FunctionDef | ast.Lambda):
-            inner.extend(ast.iter_child_nodes(node))
+            nodes.extend(ast.iter_child_nodes(node))
+    return nodes
 
 
 @functools.lru_cache(maxsize=256)
 def sets_answer(source: str) -> bool:
     """Returns whether a program sets ``answer`` outside of its functions."""
     tree = parse(source)
-    return tree is not None and any(
-        isinstance(node, ast.Name) and node.id == "answer" and isinstance(node.ctx, ast.Store)
-        for node in _outside_functions(tree)
-    )
+    names = [node for node in _outside_functions(tree) if isinstance(node, ast.Name)] if tree is not None else []
+    return "answer" in {name.id for name in names if isinstance(name.ctx, ast.Store)}
 
 
 _MAIN = re.compile(r"""^if __name__ == ["']__main__["']:""", re.M)

@@ -240,5 +240,7 @@ def _compared(source: str) -> set[object]:
                 parts = [left, *others]
             case ast.List(parts) | ast.Set(parts) | ast.Tuple(parts) | ast.Dict(parts):
                 pass
-        constants.update([part.value for part in parts if isinstance(part, ast.Constant)])
+        for part in parts:
+            if isinstance(part, ast.Constant):
+                constants.add(part.value)
     return constants

@@ -80,9 +80,11 @@ def find_end(
         text: the text that tokens add after those of a prompt.
     """
     seen = len(tokens) - fresh
-    last = next(
-        (n for n in range(seen + 1, len(tokens) + 1) if n >= request.max_tokens or tokens[n - 1] in end_tokens), None
-    )
+    last: int | None = None
+    for count in range(seen + 1, len(tokens) + 1):
+        if count >= request.max_tokens or tokens[count - 1] in end_tokens:
+            last = count
+            break
     if request.stop:
         upto = len(tokens) if last is None else last
         recent = decode([*request.tokens[-CONTEXT:], *tokens[max(0, seen - _stop_window(request.stop)) : upto]])
@@ -97,7 +99,7 @@ def find_end(
 
 def _stop_window(stops: Collection[str]) -> int:
     """Returns how many last tokens a stop string can lie in: every token stands for at least one byte of text."""
-    return max(len(stop.encode()) for stop in stops) + 2 * CONTEXT
+    return max(map(len, map(str.encode, stops))) + 2 * CONTEXT
 
 
 @dataclass

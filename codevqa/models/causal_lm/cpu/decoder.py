@@ -1,15 +1,20 @@
 """Decodes many prompts at once where passes are slow and launching them is cheap, as on a CPU.
 
 Each pass takes what is next of every text, laid end to end without padding: the rest of a prompt past its longest
-known beginning (:class:`.PrefixCache`), or the last token and a guess at those that follow (:mod:`.speculation`), of which the
-model confirms as many as it would have written itself (speculative decoding: Leviathan et al., 2023; greedy, so the
-text is the same). New prompts join as texts end. Two threads share the prompts: at these sizes that keeps two cores
-busier than two threads for each product of matrices do, and waits for nobody where other programs want the cores, too.
+known beginning (:class:`.PrefixCache`), or the last token and a guess at those that follow, of which the model confirms
+as many as it would have written itself (speculative decoding: Leviathan et al., 2023; greedy, so the text is the same).
+New prompts join as texts end. Two threads share the prompts: at these sizes that keeps two cores busier than two
+threads for each product of matrices do, and waits for nobody where other programs want the cores, too.
+
+Programs and answers repeat one another nearly word for word. A guess is what followed the last few tokens where they
+stood before: in texts written lately (as in SuffixDecoding, Oliaro et al., 2024), else in the prompt itself (prompt
+lookup, Saxena, 2023).
 """
 
 from __future__ import annotations
 
 import threading
+from array import array
 from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
@@ -23,7 +28,6 @@ from ..int8_linear import weights
 from ..network import LlamaNetwork
 from ..work import LMStats, TokenisedRequest, Work, common_prefix_length
 from .forward_pass import KeyValues, Pack, Part, PrefixCache
-from .speculation import Drafter
 
 _PASS = 448
 """Tokens in one pass, about: more cost as much each, fewer cost more."""
@@ -111,7 +115,7 @@ class PackedDecoder:
         """Decodes prompts of the queue until it is empty."""
         while True:
             parts = [self._part(text, len(worker.texts)) for text in worker.texts.values()]
-            parts += self._admit(worker, queue, _PASS - sum(len(part.tokens) for part in parts))
+            parts += self._admit(worker, queue, _PASS - sum([len(part.tokens) for part in parts]))
             if not parts:
                 return
             texts = [worker.texts[part.slot] for part in parts]
@@ -120,7 +124,7 @@ class PackedDecoder:
             said = _said(self.model(Pack(worker.memory, parts, wanted)), wanted)
             with self._lock:
                 self.stats.steps += 1
-                self.stats.guessed_tokens += sum(len(text.guessed) for text in texts)
+                self.stats.guessed_tokens += sum([len(text.guessed) for text in texts])
                 for part, text, tokens in zip(parts, texts, said, strict=True):
                     self._collect(worker, part, text, tokens, work)
 
@@ -193,3 +197,52 @@ def _said(logits: torch.Tensor, wanted: Sequence[int]) -> list[list[int]]:
     tokens: list[int] = logits.argmax(-1).tolist()
     ends = list(accumulate(wanted))
     return [tokens[end - count : end] for end, count in zip(ends, wanted, strict=True)]
+
+
+_LONGEST = 8
+"""Tokens that are looked for at most; the longest match is followed."""
+_BEFORE = 16
+"""Tokens of a prompt that are kept with what was written after them."""
+_KEPT = 1 << 14
+"""Tokens of texts written lately that are kept."""
+_WIDTH = array("I").itemsize
+_NONE = 2 ** (8 * _WIDTH) - 1
+"""No token: ends each text kept."""
+
+
+class Drafter:
+    """What was written lately, to guess from."""
+
+    def __init__(self) -> None:
+        self._written = b""
+
+    def learn(self, prompt: Sequence[int], made: Sequence[int]) -> None:
+        """Remembers what was written after a prompt."""
+        new = array("I", [*prompt[-_BEFORE:], *made, _NONE]).tobytes()
+        self._written = (self._written + new)[-_KEPT * _WIDTH :]
+
+    def guess(self, text: Sequence[int], count: int) -> list[int]:
+        """Returns up to ``count`` tokens that may follow ``text``."""
+        if count < 1:
+            return []
+        own = array("I", text).tobytes()
+        longest = min(_LONGEST, len(text))
+        # The latest of what was written, the first of the prompt, where the most similar example stands.
+        for look, last in ((self._written, True), (own, False)):
+            for length in range(longest, 0, -1):
+                after = _after(look, own[-length * _WIDTH :], last)
+                found = array("I", look[after : after + count * _WIDTH]).tolist() if after >= 0 else []
+                if found and found[0] != _NONE:
+                    return found[: found.index(_NONE)] if _NONE in found else found
+        return []
+
+
+def _after(text: bytes, part: bytes, last: bool) -> int:
+    """Returns where the first or last occurrence of a part ends that something follows; -1 if there is none."""
+    end = len(text) - _WIDTH
+    find = text.rfind if last else text.find
+    at = find(part, 0, end)
+    # Bytes that match across the bounds of tokens do not count.
+    while at >= 0 and at % _WIDTH:
+        at = find(part, 0, at + len(part) - 1) if last else find(part, at + 1, end)
+    return at + len(part) if at >= 0 else -1
