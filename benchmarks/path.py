@@ -54,7 +54,7 @@ def walk(picture: str, question: str) -> Counter[tuple[str, str]]:
             counting = False
     finally:
         sys.setprofile(None)
-        threading.setprofile(None)  # type: ignore[arg-type]
+        threading.setprofile(None)
     return calls
 
 

@@ -10,7 +10,9 @@ import time
 from dataclasses import replace
 
 from codevqa import CodeVQA, Question
+from codevqa.core.trace import Method
 from codevqa.eval.datasets import open_dataset
+from codevqa.eval.task import Example
 
 
 def main(language_model: str, retriever: str, folder: str) -> None:
@@ -48,7 +50,7 @@ def main(language_model: str, retriever: str, folder: str) -> None:
     )
 
 
-def report(name: str, engine: CodeVQA, examples: list, method: str = "codevqa") -> None:
+def report(name: str, engine: CodeVQA, examples: list[Example], method: Method = "codevqa") -> None:
     """Ask every statement and print one line."""
     start = time.perf_counter()
     questions = [

@@ -3,6 +3,7 @@
 from collections.abc import AsyncIterator, Callable
 from concurrent.futures import Future
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 from cli_kit import GARDEN
@@ -41,7 +42,7 @@ class Endless(Watch):
 class StubEngine:
     """An engine whose questions end as they are told to."""
 
-    eyes = None
+    models = SimpleNamespace(eyes=None)
 
     def __init__(self, *events: Event) -> None:
         self.events = events

@@ -14,6 +14,7 @@ from ..batching.model_services import ModelServices
 from ..core.answer import Answer
 from ..core.collection import Pictures
 from ..core.errors import CodeVQAError, InputError, SetupError
+from ..core.events import Tell
 from ..core.loop_thread import LoopThread, check_process
 from ..core.settings import Settings
 from ..core.trace import Form, Method, Program, Trace
@@ -327,7 +328,10 @@ class CodeVQA(SetQuestions):
         return await self._loop.wait(answer_request(self.engine, request))
 
     def _watch(self, request: Request) -> Watch:
-        return Watch(lambda tell: self._loop.submit(answer_request(self.engine, request, tell)))
+        async def answer(tell: Tell) -> Answer:
+            return await answer_request(self.engine, request, tell)  # and keeps this engine while it is under way
+
+        return Watch(lambda tell: self._loop.submit(answer(tell)))
 
     # -- the rest ----------------------------------------------------------------------------------------------------
 
