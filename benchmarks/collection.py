@@ -46,7 +46,7 @@ def drawn(seed: int, count: int) -> Set:
     rng = random.Random(seed)
     scenes = [sample_scene(rng, max_things=5, split="test") for _ in range(count)]
     things = [thing for scene in rng.sample(scenes, 12) for thing in scene.things[:1]]
-    names = [f"{one.color} {one.kind}" for one in things] + [f"{one.size} {one.kind}" for one in things[:4]]
+    names = [f"{thing.color} {thing.kind}" for thing in things] + [f"{thing.size} {thing.kind}" for thing in things[:4]]
     texts = dict.fromkeys((*map(with_article, names), "a blue block above a black block"))
     known = {text: [query(scene, f"Is there {text}?") == "yes" for scene in scenes] for text in texts}
     return Set(f"drawn, seed {seed}", tuple(map(_held, map(draw, scenes))), known)
@@ -63,50 +63,50 @@ def nlvr(folder: Path, count: int) -> Iterator[Set]:
             pictures += [_held(image.convert("RGB").crop((left, 0, left + 100, 100))) for left in _BOXES]
         shown += [{(_NLVR[item["color"]], item["type"]) for item in box} for box in row["structured_rep"]]
     pairs = [(color, kind) for color in _NLVR.values() for kind in ("square", "circle", "triangle")]
-    yield Set("NLVR boxes", tuple(pictures), {f"a {' '.join(one)}": [one in box for box in shown] for one in pairs})
+    yield Set("NLVR boxes", tuple(pictures), {f"a {' '.join(pair)}": [pair in box for box in shown] for pair in pairs})
 
 
 def calibration(count: int, folder: Path) -> None:
     """Prints the fit of logits, the reliability of chances and the coverage of ranges."""
     chances, truths, covered, widths = [], [], [], []
     with CodeVQA.from_preset("mini") as vqa:
-        for given in (*(drawn(seed, count) for seed in SEEDS), *nlvr(folder, count)):
-            for description, truth in given.truths.items():
-                logits = vqa.models.matcher.logits([MatchRequest(one, description) for one in given.pictures])  # type: ignore[union-attr]
-                found = vqa.run(list(given.pictures), f'answer = len(select(images, "{description}"))').selections[0]
-                by_place = {pick.image.index: pick.chance for pick in (*found.picked, *found.others)}
+        for group in (*(drawn(seed, count) for seed in SEEDS), *nlvr(folder, count)):
+            for description, truth in group.truths.items():
+                logits = vqa.models.matcher.logits([MatchRequest(picture, description) for picture in group.pictures])  # type: ignore[union-attr]
+                result = vqa.run(list(group.pictures), f'answer = len(select(images, "{description}"))').selections[0]
+                by_place = {pick.image.index: pick.chance for pick in (*result.picked, *result.others)}
                 selected = [by_place[place] for place in range(1, len(truth) + 1)]
                 chances.append(np.column_stack([selected, logits]))
                 truths.append(np.array(truth))
-                covered.append(found.low <= sum(truth) <= found.high)
-                widths.append(found.high - found.low)
-            print(f"{given.name}: {len(given.truths)} descriptions of {len(given.pictures)} pictures")
-    told, right = np.concatenate(chances), np.concatenate(truths)
-    fit = LogisticRegression(C=1e6).fit(told[:, 1:], right)
+                covered.append(result.low <= sum(truth) <= result.high)
+                widths.append(result.high - result.low)
+            print(f"{group.name}: {len(group.truths)} descriptions of {len(group.pictures)} pictures")
+    columns, right = np.concatenate(chances), np.concatenate(truths)
+    fit = LogisticRegression(C=1e6).fit(columns[:, 1:], right)
     print(f"MATCH = ({fit.intercept_[0]:.2f}, {fit.coef_[0, 0]:.2f}), now {MATCH}")
-    read = np.isclose(np.abs(told[:, 0] - 0.5), READ - 0.5)
-    print(f"READ = {np.mean((told[read, 0] > 0.5) == right[read]):.3f} of {read.sum()}, now {READ}")
+    read = np.isclose(np.abs(columns[:, 0] - 0.5), READ - 0.5)
+    print(f"READ = {np.mean((columns[read, 0] > 0.5) == right[read]):.3f} of {read.sum()}, now {READ}")
     for low, high in zip(edges := (0, 0.001, 0.01, 0.1, 0.5, 0.9, 0.99, 0.999, 1.0001), edges[1:], strict=False):
-        inside = (told[:, 0] >= low) & (told[:, 0] < high)
+        inside = (columns[:, 0] >= low) & (columns[:, 0] < high)
         if inside.any():
-            said, true = told[inside, 0].mean(), right[inside].mean()
-            print(f"chance {low:5} to {high:6}: {inside.sum():6} pictures, said {said:.4f}, true {true:.4f}")
+            predicted, true = columns[inside, 0].mean(), right[inside].mean()
+            print(f"chance {low:5} to {high:6}: {inside.sum():6} pictures, said {predicted:.4f}, true {true:.4f}")
     print(f"90 % range: holds {np.mean(covered):.3f} of {len(covered)} numbers, {np.mean(widths):.1f} wide")
 
 
 def recall(count: int, folder: Path) -> None:
     """Prints how many pictures that count a threshold keeps, and how many of all it rules out."""
-    for given in (*(drawn(seed, count) for seed in SEEDS), *nlvr(folder, count)):
+    for group in (*(drawn(seed, count) for seed in SEEDS), *nlvr(folder, count)):
         for threshold in (0.05, 0.1, 0.15, 0.2):
             fast = {"sets.exact": False, "sets.rule_out": threshold}
             kept, true, out, scored = 0, 0, 0, 0
             with CodeVQA.from_preset("mini", sets=fast) as vqa:
-                for text, truth in given.truths.items():
-                    found = vqa.run(list(given.pictures), f'answer = len(select(images, "{text}"))').selections[0]
-                    close = {pick.image.index - 1 for pick in (*found.picked, *found.others)}
+                for text, truth in group.truths.items():
+                    result = vqa.run(list(group.pictures), f'answer = len(select(images, "{text}"))').selections[0]
+                    close = {pick.image.index - 1 for pick in (*result.picked, *result.others)}
                     kept, true = kept + sum(truth[place] for place in close), true + sum(truth)
-                    out, scored = out + found.ruled_out, scored + len(truth)
-            print(f"{given.name}: {threshold}: recall {kept / true:.3f} of {true}, rules out {out / scored:.3f}")
+                    out, scored = out + result.ruled_out, scored + len(truth)
+            print(f"{group.name}: {threshold}: recall {kept / true:.3f} of {true}, rules out {out / scored:.3f}")
 
 
 def _held(image: PILImage.Image) -> Picture:

@@ -55,9 +55,9 @@ def step(name: str, folder: Path, matcher: str | None) -> float:
         for start in range(0, len(pictures), model.batch):
             some = pictures.open()[start : start + model.batch]
             if name == "closely":
-                model.match([MatchRequest(one, "a red ball") for one in some])
+                model.match([MatchRequest(picture, "a red ball") for picture in some])
             else:
-                model.similarity([SimilarityRequest(one, "a red ball") for one in some])
+                model.similarity([SimilarityRequest(picture, "a red ball") for picture in some])
         model.keep_features()
         return time.perf_counter() - begun
 
@@ -70,23 +70,26 @@ def main() -> None:
     parser.add_argument("--matcher")
     parser.add_argument("--step", choices=STEPS, help=argparse.SUPPRESS)
     parser.add_argument("--folder", type=Path, help=argparse.SUPPRESS)
-    given = parser.parse_args()
-    if given.step:
-        print(step(given.step, given.folder, given.matcher), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10)
+    options = parser.parse_args()
+    if options.step:
+        print(
+            step(options.step, options.folder, options.matcher),
+            resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10,
+        )
         return
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place) / "pictures"
-        draw(folder, given.pictures, given.side)
-        print(f"{given.pictures:,} pictures, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}")
+        draw(folder, options.pictures, options.side)
+        print(f"{options.pictures:,} pictures, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}")
         print(f"{'step':14} {'seconds':>8} {'pictures/s':>11} {'of opening':>11} {'peak MB':>8}")
         first = 0.0
         for name in STEPS:
             command = [sys.executable, __file__, *sys.argv[1:], "--step", name, "--folder", str(folder)]
-            told = subprocess.run(command, check=True, capture_output=True, text=True).stdout.split()
-            seconds, first = float(told[0]), first or float(told[0])
-            print(f"{name:14} {seconds:8.2f} {given.pictures / seconds:11.0f} {seconds / first:11.2f} {told[1]:>8}")
-        kept = sum(one.stat().st_size for one in (folder.parent / "index").rglob("*") if one.is_file())
-        print(f"index: {kept / given.pictures / 1e3:.0f} kB a picture; load {os.getloadavg()[0]:.1f}")
+            fields = subprocess.run(command, check=True, capture_output=True, text=True).stdout.split()
+            seconds, first = float(fields[0]), first or float(fields[0])
+            print(f"{name:14} {seconds:8.2f} {options.pictures / seconds:11.0f} {seconds / first:11.2f} {fields[1]:>8}")
+        kept = sum(file.stat().st_size for file in (folder.parent / "index").rglob("*") if file.is_file())
+        print(f"index: {kept / options.pictures / 1e3:.0f} kB a picture; load {os.getloadavg()[0]:.1f}")
 
 
 if __name__ == "__main__":

@@ -64,7 +64,7 @@ def measured(plan: Plan, answerer: Answerer) -> list[dict[str, Any]]:
     """Asks what has no row yet, and returns all rows of the plan."""
     kept = [json.loads(line) for line in plan.rows.read_text().splitlines()] if plan.rows.is_file() else []
     done = {(row["size"], row["seed"], row["id"], row["method"], row["questions"]): row for row in kept}
-    found = []
+    rows = []
     with plan.rows.open("a") as file:
         for size in plan.sizes:
             for seed in plan.seeds:
@@ -78,8 +78,8 @@ def measured(plan: Plan, answerer: Answerer) -> list[dict[str, Any]]:
                         done[keys[job.method]] = line = record(plan, size, seed, example, row)
                         file.write(json.dumps(line) + "\n")
                         file.flush()
-                    found += [done[key] for key in keys.values()]
-    return found
+                    rows += [done[key] for key in keys.values()]
+    return rows
 
 
 async def _answered(answerer: Answerer, example: Example, job: Job) -> list[Row]:
@@ -155,17 +155,17 @@ def main() -> None:
     parser.add_argument("--preset", default="mini")
     parser.add_argument("--method", default="codevqa", help="with commas between, or all")
     parser.add_argument("--set", action="append", metavar="FIELD=VALUE", help="as for codevqa eval")
-    given = parser.parse_args()
-    choice = chosen(given.preset, None, None, given.set)
+    options = parser.parse_args()
+    choice = chosen(options.preset, None, None, options.set)
     plan = Plan(
-        given.work,
-        tuple(map(int, given.sizes.split(","))),
-        given.questions,
-        tuple(range(given.first, given.first + given.seeds)),
-        given.split,
-        methods_for(given.method, choice.configure()),
+        options.work,
+        tuple(map(int, options.sizes.split(","))),
+        options.questions,
+        tuple(range(options.first, options.first + options.seeds)),
+        options.split,
+        methods_for(options.method, choice.configure()),
     )
-    given.work.mkdir(parents=True, exist_ok=True)
+    options.work.mkdir(parents=True, exist_ok=True)
     make = engine_for(plan.data(plan.seeds[0], plan.sizes[0]), choice.preset, choice.layers)
     answerer = LocalAnswerer(make())
     try:

@@ -76,8 +76,8 @@ def main() -> None:
         sure = cross_val_predict(
             model, share[:, None], right, groups=clusters, cv=GroupKFold(5), method="predict_proba"
         )[:, 1]
-        for run in dict.fromkeys(one.partition("\0")[0] for one in clusters):
-            here = np.array([one.partition("\0")[0] == run for one in clusters])
+        for run in dict.fromkeys(cluster.partition("\0")[0] for cluster in clusters):
+            here = np.array([cluster.partition("\0")[0] == run for cluster in clusters])
             print(f"  {run}: {figures(share[here], sure[here], right[here])}")
         print(f"  all: {figures(share, sure, right)}")
 

@@ -46,12 +46,12 @@ class Structure:
         """Draws the normal number behind each answer, by round, method and question."""
         random = np.random.default_rng(7)
         n = len(self.clusters)
-        found = np.zeros((rounds, 2, n), dtype=np.float32)
+        draws = np.zeros((rounds, 2, n), dtype=np.float32)
         for labels, part in (*self.levels, (np.arange(n), 1 - sum(part for _, part in self.levels))):
             for methods in (1, 2):  # shared by both, and each method's own
                 drawn = random.standard_normal((rounds, methods, labels.max() + 1), dtype=np.float32)
-                found += np.float32((part / 2) ** 0.5) * drawn[:, :, labels]
-        return found
+                draws += np.float32((part / 2) ** 0.5) * drawn[:, :, labels]
+        return draws
 
 
 def _flat(name: str, sizes: NDArray[Any], part: float, right: tuple[float, float] = (TRUE, OTHER)) -> Structure:
@@ -102,24 +102,27 @@ class Coverage:
 def covered(structure: Structure) -> Coverage:
     """Returns how often intervals hold the truth, and tests do not."""
     true, other = structure.right
-    high, low = (NormalDist().inv_cdf(one) for one in structure.right)
-    found = []
+    high, low = (NormalDist().inv_cdf(rate) for rate in structure.right)
+    rows = []
     for numbers in structure.numbers(ROUNDS if len(structure.clusters) > SMALL else 4 * ROUNDS):
         ours, theirs = numbers < high
         share = mean(ours, clusters=structure.clusters)
         difference = compare(ours, numbers[1] < low, clusters=structure.clusters).difference
         null = compare(ours, theirs, clusters=structure.clusters)
         held = (share.low <= true <= share.high, difference.low <= true - other <= difference.high)
-        found.append((*held, null.p_value < 0.05))
-    return Coverage(*np.mean(found, axis=0).tolist())
+        rows.append((*held, null.p_value < 0.05))
+    return Coverage(*np.mean(rows, axis=0).tolist())
 
 
 def main() -> None:
     """Prints the table."""
     print("| structure | accuracy | difference | true null rejected |\n|---|---|---|---|")
     for structure in structures():
-        found = covered(structure)
-        print(f"| {structure.name} | {found.share:.3f} | {found.difference:.3f} | {found.rejected:.3f} |", flush=True)
+        coverage = covered(structure)
+        print(
+            f"| {structure.name} | {coverage.share:.3f} | {coverage.difference:.3f} | {coverage.rejected:.3f} |",
+            flush=True,
+        )
 
 
 if __name__ == "__main__":

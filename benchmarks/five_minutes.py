@@ -72,19 +72,19 @@ class Walk:
         done = subprocess.run(
             ["bash", "-c", command], cwd=self.home, env=self.environment, capture_output=True, text=True, timeout=1200
         )
-        said = done.stdout + done.stderr
+        output = done.stdout + done.stderr
         self.note(name, time.perf_counter() - before, (done.stdout or done.stderr).strip().splitlines())
-        if expected not in said or done.returncode != status:
-            self.failed.append(f"{name}: no {expected!r}, or status {done.returncode}:\n{said[-2000:]}")
+        if expected not in output or done.returncode != status:
+            self.failed.append(f"{name}: no {expected!r}, or status {done.returncode}:\n{output[-2000:]}")
 
     def see(self, name: str, look: Callable[[], str]) -> None:
         """Looks at something in a browser, and notes the seconds and what it says."""
-        before, said = time.perf_counter(), "wrong"
+        before, text = time.perf_counter(), "wrong"
         try:
-            said = look()
+            text = look()
         except Exception as error:  # noqa: BLE001 - a wrong step must not end the walk, whatever is wrong with it
             self.failed.append(f"{name}: {error}")
-        self.note(name, time.perf_counter() - before, [said])
+        self.note(name, time.perf_counter() - before, [text])
 
     def note(self, name: str, seconds: float, lines: Sequence[str]) -> None:
         """Prints a step."""
@@ -98,37 +98,37 @@ def walk(home: Path) -> list[str]:
     """Takes every step in a clone; returns what was not as it should be."""
     codevqa, garden = ".venv/bin/codevqa", "examples/pictures/garden.png"
     photograph = ".venv/lib/python3*/site-packages/sklearn/datasets/images/china.jpg"
-    one = Walk(home)
-    one.step("git clone", f"git clone -q --no-hardlinks {ROOT} . && du -sh --exclude .git . | cut -f1", "M")
-    one.step("make demo", "make demo", "Ask yourself")
-    one.step("import torch, to compare with", ".venv/bin/python -c 'import torch'", "")
+    tour = Walk(home)
+    tour.step("git clone", f"git clone -q --no-hardlinks {ROOT} . && du -sh --exclude .git . | cut -f1", "M")
+    tour.step("make demo", "make demo", "Ask yourself")
+    tour.step("import torch, to compare with", ".venv/bin/python -c 'import torch'", "")
     asked = "Is the red house to the left of the green tree?"
     for name in ("codevqa ask: first", "codevqa ask: again"):
-        one.step(name, f"{codevqa} ask {garden} -q '{asked}'", "yes")
-    one.step("a photograph", f"{codevqa} ask {photograph} -q 'What color is the roof?'", "I don't know")
-    one.step("--preset base without network", f"{codevqa} ask {garden} -q '{asked}' --preset base", "download base", 2)
-    one.step("an option that there is not", f"{codevqa} ask {garden} -q x --set matcher.blok=2", "Did you mean", 2)
-    one.step("codevqa config", f"{codevqa} config | grep captions", "captions")
-    one.step("codevqa mini-data", f"{codevqa} mini-data DATA && du -sh DATA | cut -f1", "M")
-    made = "codevqa eval gqa --data DATA --split testdev_balanced --out runs/gqa --limit 20"
-    one.step("codevqa eval, 20 questions", f".venv/bin/{made} && ls runs/gqa | xargs", "")
-    one.step("codevqa report", f"{codevqa} report runs/gqa", "report.html")
+        tour.step(name, f"{codevqa} ask {garden} -q '{asked}'", "yes")
+    tour.step("a photograph", f"{codevqa} ask {photograph} -q 'What color is the roof?'", "I don't know")
+    tour.step("--preset base without network", f"{codevqa} ask {garden} -q '{asked}' --preset base", "download base", 2)
+    tour.step("an option that there is not", f"{codevqa} ask {garden} -q x --set matcher.blok=2", "Did you mean", 2)
+    tour.step("codevqa config", f"{codevqa} config | grep captions", "captions")
+    tour.step("codevqa mini-data", f"{codevqa} mini-data DATA && du -sh DATA | cut -f1", "M")
+    command = "codevqa eval gqa --data DATA --split testdev_balanced --out runs/gqa --limit 20"
+    tour.step("codevqa eval, 20 questions", f".venv/bin/{command} && ls runs/gqa | xargs", "")
+    tour.step("codevqa report", f"{codevqa} report runs/gqa", "report.html")
     with (home / "questions.jsonl").open("w", encoding="utf-8") as file:
         for name, question, answer in QUESTIONS:
-            told = {"image": f"examples/pictures/{name}", "question": question, "answer": answer, "place": name}
-            file.write(json.dumps(told) + "\n")
-    one.step("ten questions of one's own", f"{codevqa} eval questions.jsonl --out runs/own", "10 questions")
-    one.step("  their report", f"{codevqa} report runs/own", "report.html")
+            row = {"image": f"examples/pictures/{name}", "question": question, "answer": answer, "place": name}
+            file.write(json.dumps(row) + "\n")
+    tour.step("ten questions of one's own", f"{codevqa} eval questions.jsonl --out runs/own", "10 questions")
+    tour.step("  their report", f"{codevqa} report runs/own", "report.html")
     page = (home / "docs" / "own-primitive.md").read_text(encoding="utf-8")
     code, shell = (re.search(rf"```{kind}\n(.*?)```", page, re.DOTALL) for kind in ("python", "sh"))
     (home / "my.py").write_text(code[1] if code else "", encoding="utf-8")
     typed = shell[1].replace("codevqa run", f"{codevqa} run") if shell else "no command on the page"
-    one.step("a primitive of one's own", typed.strip(), "0.")
-    browse(one)
-    return one.failed
+    tour.step("a primitive of one's own", typed.strip(), "0.")
+    browse(tour)
+    return tour.failed
 
 
-def browse(one: Walk) -> None:
+def browse(tour: Walk) -> None:
     """Looks at the page and at the report on every width, light and dark."""
     sys.path.insert(0, str(ROOT / "tests"))
     from browser_kit import FLAGS, Visitor, chromium
@@ -141,26 +141,26 @@ def browse(one: Walk) -> None:
         def visitor(width: int = 1400, height: int = 900, dark: bool = False) -> Visitor:
             scheme: Literal["dark", "light"] = "dark" if dark else "light"
             context = browser.new_context(viewport={"width": width, "height": height}, color_scheme=scheme)
-            return Visitor(context, Server(f"http://127.0.0.1:{PORT}/", 0, one.home / "demo.log"))
+            return Visitor(context, Server(f"http://127.0.0.1:{PORT}/", 0, tour.home / "demo.log"))
 
-        with serving(one):
-            one.see(f"first example, {SOON} s wanted", lambda: first_example(visitor()))
+        with serving(tour):
+            tour.see(f"first example, {SOON} s wanted", lambda: first_example(visitor()))
             for (width, height), dark in product(WINDOWS, (False, True)):
                 name = f"page, {width}x{height}{', dark' if dark else ''}"
-                one.see(name, partial(own_picture, visitor(width, height, dark), one.home))
+                tour.see(name, partial(own_picture, visitor(width, height, dark), tour.home))
         for (width, height), dark in product(WINDOWS, (False, True)):
             name = f"report, {width}{', dark' if dark else ''}"
-            one.see(name, partial(report, visitor(width, height, dark), one.home))
+            tour.see(name, partial(report, visitor(width, height, dark), tour.home))
         browser.close()
 
 
 @contextmanager
-def serving(one: Walk) -> Iterator[None]:
+def serving(tour: Walk) -> Iterator[None]:
     """Serves the page from the clone, from the moment that this begins."""
     command = [".venv/bin/codevqa", "demo", "--port", str(PORT), "--no-browser"]
     with (
-        (one.home / "demo.log").open("w") as log,
-        subprocess.Popen(command, cwd=one.home, env=one.environment, stdout=log, stderr=log) as running,
+        (tour.home / "demo.log").open("w") as log,
+        subprocess.Popen(command, cwd=tour.home, env=tour.environment, stdout=log, stderr=log) as running,
     ):
         yield
         running.terminate()
@@ -186,11 +186,11 @@ def own_picture(someone: Visitor, home: Path) -> str:
     assert size["width"] != 1024 or (box and box["y"] + box["height"] <= size["height"]), f"Ask is out of sight: {box}"
     someone.upload(home / "examples" / "pictures" / "harbor.png")
     someone.ask("What color is the flag?")
-    said = " ".join(someone.finished().split())
-    assert "red" in said, said
+    reply = " ".join(someone.finished().split())
+    assert "red" in reply, reply
     box = someone["answer"].bounding_box()
     assert size["width"] != 390 or (box and 0 <= box["y"] < size["height"] - 80), f"the answer is out of sight: {box}"
-    return f"{said[:60]}; {calm(someone)}"
+    return f"{reply[:60]}; {calm(someone)}"
 
 
 def report(someone: Visitor, home: Path) -> str:
@@ -215,8 +215,8 @@ def main() -> int:
         home = Path(sys.argv[1]) if len(sys.argv) > 1 else Path(scratch) / "codevqa"
         home.mkdir(parents=True)
         failed = walk(home)
-    for one in failed:
-        print(one, file=sys.stderr)
+    for failure in failed:
+        print(failure, file=sys.stderr)
     return 1 if failed else 0
 
 

@@ -81,13 +81,13 @@ def verdicts_of(sheet: str, count: int) -> list[bool]:
     Raises:
         JudgeError: a verdict is missing, or is another word.
     """
-    found = [word.strip().lower() for word in re.findall(r"(?m)^verdict:(.*)$", sheet)]
-    if len(found) != count:
-        raise JudgeError(f"The sheet has {len(found)} verdicts; it was made with {count}.")
-    for number, word in enumerate(found, 1):
+    verdicts = [word.strip().lower() for word in re.findall(r"(?m)^verdict:(.*)$", sheet)]
+    if len(verdicts) != count:
+        raise JudgeError(f"The sheet has {len(verdicts)} verdicts; it was made with {count}.")
+    for number, word in enumerate(verdicts, 1):
         if word not in VERDICTS:
             raise JudgeError(f"Verdict {number} is {word!r}. Write right or wrong.")
-    return [word == "right" for word in found]
+    return [word == "right" for word in verdicts]
 
 
 def score(items: Sequence[Item], verdicts: Sequence[bool], ways: Sequence[str]) -> list[str]:

@@ -76,7 +76,7 @@ class Asked:
 def ask(asked: Asked, matcher: BlipMatcher | LavisMatcher, captioner: BlipCaptioner | LavisCaptioner) -> Side:
     """Has one side compute everything."""
     maps, itm = zip(*matcher.token_maps(asked.pairs), strict=True)
-    every = [SimilarityRequest(one.picture, other.text) for one in asked.pairs for other in asked.pairs]
+    every = [SimilarityRequest(pair.picture, other.text) for pair in asked.pairs for other in asked.pairs]
     return Found(
         list(itm),
         list(np.array(matcher.similarity(every)).reshape(len(asked.pairs), -1)),
@@ -120,7 +120,7 @@ def measure(golden: Path, work: Path) -> Parity:
     captioner = BlipCaptioner.from_pretrained(str(work / "captioner"), device="cpu", max_length=longest)
     asked = Asked(
         [MatchRequest(picture, text) for picture, text in zip(pictures, texts, strict=True)],
-        [CaptionRequest(*one) for one in zip(pictures, map(tuple, captions["patches"].tolist()), strict=True)],
+        [CaptionRequest(*pair) for pair in zip(pictures, map(tuple, captions["patches"].tolist()), strict=True)],
     )
     return compare(ask(asked, matcher, captioner), theirs)
 
@@ -178,16 +178,16 @@ def beside_transformers(matcher: str, captioner: str, block: int) -> Parity:
         [MatchRequest(picture, text) for picture, text in zip(PICTURES, TEXTS, strict=True)],
         [CaptionRequest(picture) for picture in PICTURES],
     )
-    one, other = Reference(matcher), Reference(captioner)
-    maps, itm = zip(*(one.gradcam(pair.picture, pair.text, block) for pair in asked.pairs), strict=True)
-    itc = [[one.similarity(pair.picture, text) for text in TEXTS] for pair in asked.pairs]
+    match_model, caption_model = Reference(matcher), Reference(captioner)
+    maps, itm = zip(*(match_model.gradcam(pair.picture, pair.text, block) for pair in asked.pairs), strict=True)
+    itc = [[match_model.similarity(pair.picture, text) for text in TEXTS] for pair in asked.pairs]
     theirs = Found(
         list(itm),
         list(np.array(itc)),
         list(maps),
         [each.mean(0) for each in maps],
-        [other.prompt_logits(request).numpy() for request in asked.captions],
-        [other.caption(request) for request in asked.captions],
+        [caption_model.prompt_logits(request).numpy() for request in asked.captions],
+        [caption_model.caption(request) for request in asked.captions],
     )
     ours = ask(
         asked,
@@ -197,18 +197,18 @@ def beside_transformers(matcher: str, captioner: str, block: int) -> Parity:
     return compare(ours, theirs)
 
 
-def show(title: str, found: Parity) -> None:
+def show(title: str, parity: Parity) -> None:
     """Prints one table."""
-    print(f"{title:34}" + "".join(f"{f'image {index}':>11}" for index in range(len(found.itm))))
+    print(f"{title:34}" + "".join(f"{f'image {index}':>11}" for index in range(len(parity.itm))))
     for name, figures in (
-        ("ITM logits", found.itm),
-        ("ITC scores", found.itc),
-        ("GradCAM of every token", found.gradcam),
-        ("GradCAM of words", found.relevance),
-        ("caption logits", found.logits),
+        ("ITM logits", parity.itm),
+        ("ITC scores", parity.itc),
+        ("GradCAM of every token", parity.gradcam),
+        ("GradCAM of words", parity.relevance),
+        ("caption logits", parity.logits),
     ):
         print(f"{name:34}" + "".join(f"{figure:11.1e}" for figure in figures))
-    print(f"{'greedy caption':34}" + "".join(f"{'same' if same else 'DIFFERS':>11}" for same in found.captions))
+    print(f"{'greedy caption':34}" + "".join(f"{'same' if same else 'DIFFERS':>11}" for same in parity.captions))
 
 
 def main() -> None:
@@ -218,21 +218,23 @@ def main() -> None:
     parser.add_argument("--live", choices=("base", "large"))
     parser.add_argument("--transformers", metavar="mini|base|MATCHER,CAPTIONER")
     parser.add_argument("--block", type=int, help="the block of GradCAM; mini has 2, BLIP 7")
-    given = parser.parse_args()
+    options = parser.parse_args()
     with tempfile.TemporaryDirectory() as work:
-        if given.transformers:
+        if options.transformers:
             from random_blip import save
 
             weights = f"{Path(codevqa.__file__).parent}/mini/weights"
-            named = {"mini": f"{weights}/matcher,{weights}/captioner"}.get(given.transformers, given.transformers)
+            named = {"mini": f"{weights}/matcher,{weights}/captioner"}.get(options.transformers, options.transformers)
             matcher, captioner = save("base", Path(work)) if named == "base" else named.split(",")
-            block = given.block or (2 if given.transformers == "mini" else 7)
-            show(f"against transformers, {given.transformers}", beside_transformers(matcher, captioner, block))
-        elif given.golden is None:
+            block = options.block or (2 if options.transformers == "mini" else 7)
+            show(f"against transformers, {options.transformers}", beside_transformers(matcher, captioner, block))
+        elif options.golden is None:
             parser.error("name LAVIS's folder, or --transformers")
         else:
-            found = live(given.golden, Path(work), given.live) if given.live else measure(given.golden, Path(work))
-            show(f"against LAVIS, {given.live or 'golden results'}", found)
+            parity = (
+                live(options.golden, Path(work), options.live) if options.live else measure(options.golden, Path(work))
+            )
+            show(f"against LAVIS, {options.live or 'golden results'}", parity)
 
 
 if __name__ == "__main__":

@@ -65,11 +65,11 @@ class Arm:
         Raises:
             ValueError: it is something else.
         """
-        found = re.fullmatch(r"(words|structure|both)(?:\+(\d+))?(?:x(\d+))?", name)
-        if found is None:
+        match = re.fullmatch(r"(words|structure|both)(?:\+(\d+))?(?:x(\d+))?", name)
+        if match is None:
             raise ValueError(f"An arm is words, structure or both, then +SHOTS, then xPROGRAMS, not {name!r}.")
-        shots = found[2]
-        return cls(name, found[1], int(shots) if shots else None, int(found[3] or 1))
+        shots = match[2]
+        return cls(name, match[1], int(shots) if shots else None, int(match[3] or 1))
 
 
 @dataclass(frozen=True)
@@ -90,7 +90,7 @@ class Asked:
 
 def read_gold(nlvr2: Path | None) -> list[Asked]:
     """Reads the gold programs; those of NLVR2 only where its sentences are."""
-    found = []
+    questions = []
     for name in PICTURES:
         if name == "nlvr2" and nlvr2 is None:
             continue
@@ -98,8 +98,8 @@ def read_gold(nlvr2: Path | None) -> list[Asked]:
         if name == "nlvr2" and nlvr2 is not None:
             sentences = {row["identifier"]: row["sentence"] for row in map(json.loads, nlvr2.read_text().splitlines())}
             rows = [row | {"question": sentences[row["id"]]} for row in rows]
-        found += [Asked(row["id"], name, row["kind"], row["question"], row["program"]) for row in rows]
-    return found
+        questions += [Asked(row["id"], name, row["kind"], row["question"], row["program"]) for row in rows]
+    return questions
 
 
 class Together:
@@ -117,8 +117,10 @@ class Together:
         if len(self._waiting) == self._expected:
             for at in range(0, self._expected, BATCH):
                 some = self._waiting[at : at + BATCH]
-                for (_, one), completion in zip(some, self._model.generate([one for one, _ in some]), strict=True):
-                    one.set_result(completion)
+                for (_, pending), completion in zip(
+                    some, self._model.generate([pending for pending, _ in some]), strict=True
+                ):
+                    pending.set_result(completion)
         return await future
 
 
@@ -133,37 +135,39 @@ async def written(
     writers: Mapping[tuple[str, str], Writer], model: LanguageModel, asked: Sequence[Asked], arms: Sequence[Arm]
 ) -> dict[tuple[str, str], list[str]]:
     """Returns the drafts for each arm and question."""
-    jobs = [(arm, one, draft) for arm in arms for one in asked for draft in range(arm.programs)]
+    jobs = [(arm, question, draft) for arm in arms for question in asked for draft in range(arm.programs)]
     generate = Together(model, len(jobs))
     programs = await asyncio.gather(
         *(
-            writers[arm.retrieval, one.set].write(one.question, one.form, generate, shots=arm.shots, draft=draft)
-            for arm, one, draft in jobs
+            writers[arm.retrieval, question.set].write(
+                question.question, question.form, generate, shots=arm.shots, draft=draft
+            )
+            for arm, question, draft in jobs
         )
     )
-    found: dict[tuple[str, str], list[str]] = {}
-    for (arm, one, _), program in zip(jobs, programs, strict=True):
-        found.setdefault((arm.name, one.id), []).append(program.source)
-    return found
+    drafts: dict[tuple[str, str], list[str]] = {}
+    for (arm, question, _), program in zip(jobs, programs, strict=True):
+        drafts.setdefault((arm.name, question.id), []).append(program.source)
+    return drafts
 
 
-async def compared(one: Asked, drafts: Sequence[str], sandbox: Sandbox) -> dict[str, Any]:
+async def compared(question: Asked, drafts: Sequence[str], sandbox: Sandbox) -> dict[str, Any]:
     """Chooses among drafts, and compares the chosen with gold."""
-    images, kind = pictures(PICTURES[one.set]), question_kind(one.question, statements=one.form == "set")
+    images, kind = pictures(PICTURES[question.set]), question_kind(question.question, statements=question.form == "set")
 
     def said(value: object) -> str:
-        return fitted_answer(value, one.question, kind)
+        return fitted_answer(value, question.question, kind)
 
-    found = await try_out(drafts, sandbox, images, said)
-    chosen = next(one for one in judged([Program(source) for source in drafts], found) if one.chosen)
-    both = [await try_out([one.program, chosen.source], sandbox, images, said, seed) for seed in SEEDS]
+    trials = await try_out(drafts, sandbox, images, said)
+    chosen = next(candidate for candidate in judged([Program(source) for source in drafts], trials) if candidate.chosen)
+    both = [await try_out([question.program, chosen.source], sandbox, images, said, seed) for seed in SEEDS]
     pairs = [zip(*(trial.behaviour for trial in pair), strict=True) for pair in both]
     worlds = [(gold, mine) for pair in pairs for gold, mine in pair if gold is not None]
     return {
-        "set": one.set,
-        "kind": one.kind,
-        "id": one.id,
-        "question": one.question,
+        "set": question.set,
+        "kind": question.kind,
+        "id": question.id,
+        "question": question.question,
         "source": chosen.source,
         "agreement": chosen.agreement,
         "fault": chosen.fault,
@@ -180,14 +184,16 @@ async def measure(
     writers = {
         (way, name): Writer(model, prompt_sets(base, name), retriever, replace(base.settings.writer, retrieval=way))
         for way in {arm.retrieval for arm in arms}
-        for name in {one.set for one in asked}
+        for name in {question.set for question in asked}
     }
     drafts = await written(writers, model, asked, arms)
     served = {name: writer.primitives for (_, name), writer in writers.items()}
     async with AsyncExitStack() as stack:
         sandboxes = {name: await stack.enter_async_context(Sandbox(known)) for name, known in served.items()}
         return {
-            arm.name: [await compared(one, drafts[arm.name, one.id], sandboxes[one.set]) for one in asked]
+            arm.name: [
+                await compared(question, drafts[arm.name, question.id], sandboxes[question.set]) for question in asked
+            ]
             for arm in arms
         }
 
@@ -225,8 +231,8 @@ def main() -> None:
     rows = asyncio.run(measure(model, retriever, read_gold(options.nlvr2), options.arms))
     print("\n".join(lines(rows)))
     if options.out:
-        found = [{"arm": arm, **row} for arm, some in rows.items() for row in some]
-        options.out.write_text("".join(json.dumps(row) + "\n" for row in found))
+        records = [{"arm": arm, **row} for arm, some in rows.items() for row in some]
+        options.out.write_text("".join(json.dumps(row) + "\n" for row in records))
 
 
 if __name__ == "__main__":

@@ -46,7 +46,7 @@ def networks(size: str, device: str) -> tuple[Network, Network]:
     torch.manual_seed(0)
     place = torch.device(device)
     text: dict[str, Any] = {**TEXT[size], "initializer_range": 0.06}
-    made = []
+    models = []
     with vocabulary() as folder:
         tokenizer = BertTokenizer(vocab=str(folder / "vocab.txt"))
     for architecture in (BlipForImageTextRetrieval, BlipForConditionalGeneration):
@@ -55,15 +55,19 @@ def networks(size: str, device: str) -> tuple[Network, Network]:
             model = architecture(config).eval().requires_grad_(False)
         side, patch = int(config.vision_config.image_size), int(config.vision_config.patch_size)
         processor = BlipImageProcessorPil(size={"height": side, "width": side})
-        made.append(Network(model.to(place), tokenizer, processor, side // patch, PIECES, PIECES + 1, place))
-    return made[0], made[1]
+        models.append(Network(model.to(place), tokenizer, processor, side // patch, PIECES, PIECES + 1, place))
+    return models[0], models[1]
 
 
 @contextmanager
 def vocabulary() -> Iterator[Path]:
     """Lends a folder with a whole vocabulary, so that every token that random weights choose is a word."""
     words = sorted(
-        {word for one in EXAMPLES for word in re.findall(r"[a-z]+", f"{one.question} {one.program}".lower())}
+        {
+            word
+            for example in EXAMPLES
+            for word in re.findall(r"[a-z]+", f"{example.question} {example.program}".lower())
+        }
     )
     pieces = list(dict.fromkeys(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a", "picture", "of", "?", *words]))
     pieces += [f"word{number}" for number in range(PIECES - len(pieces))]

@@ -255,7 +255,7 @@ class Release:
                 steps = numbers.max_length - len(prompt)
                 sampler = Coupled(seeds, steps, len(prompt), numbers.top_k, numbers.temperature)
                 sampling = {"do_sample": False, "logits_processor": LogitsProcessorList([sampler])}
-            made = at.model.text_decoder.generate(
+            rows = at.model.text_decoder.generate(
                 input_ids=ids,
                 attention_mask=torch.ones_like(ids),
                 encoder_hidden_states=shown,
@@ -267,9 +267,9 @@ class Release:
                 **sampling,
             )
         self.counts.vision_forwards += 1
-        self.counts.captions += len(made)
-        texts = (at.tokenizer.decode(row[len(prompt) :], skip_special_tokens=True) for row in made)
-        return [one.strip() for one in texts]
+        self.counts.captions += len(rows)
+        texts = (at.tokenizer.decode(row[len(prompt) :], skip_special_tokens=True) for row in rows)
+        return [caption.strip() for caption in texts]
 
     def _patches(self, relevance: torch.Tensor, seeds: Sequence[int] | None) -> list[torch.Tensor]:
         """Row numbers of the embeddings each caption is shown; row 0 is CLS."""
@@ -324,9 +324,9 @@ class Release:
         request = GenerationRequest(prompt, self.numbers.answer_tokens, ("\n",))
         for _ in range(self.numbers.attempts):
             self.counts.readings += 1
-            said = self._reader.generate([request])[0].text.strip()
-            if said:
-                return Reading(said.lower(), tuple(read))
+            answer = self._reader.generate([request])[0].text.strip()
+            if answer:
+                return Reading(answer.lower(), tuple(read))
         raise ModelError("The reader said nothing.")
 
     def get_pos(self, picture: Picture, phrase: str) -> tuple[float, float]:

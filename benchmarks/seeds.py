@@ -86,7 +86,7 @@ def guessed(learnt: Iterable[Example], asked: Iterable[Example]) -> float:
     from sklearn.linear_model import LogisticRegression  # type: ignore[import-untyped, unused-ignore]
 
     (texts, answers), (shown, wanted) = (
-        zip(*[(one.question, one.gold[0]) for one in some], strict=True) for some in (learnt, asked)
+        zip(*[(example.question, example.gold[0]) for example in some], strict=True) for some in (learnt, asked)
     )
     words = CountVectorizer(ngram_range=(1, 2), token_pattern=r"[\w']+")
     model = LogisticRegression(max_iter=300, C=0.3).fit(words.fit_transform(texts), answers)
@@ -99,7 +99,7 @@ def lines(plan: Plan, engines: Engines) -> Iterator[str]:
     methods = [method for method in METHODS if method in plan.methods]
     compared = pairs(methods)
     gains = [pair_label(pair) for pair in compared] if len(compared) > 1 else ["difference"] * len(compared)
-    shown = [METHOD_LABELS[one] + " (baseline)" * (one != "codevqa") for one in methods]
+    shown = [METHOD_LABELS[method] + " (baseline)" * (method != "codevqa") for method in methods]
     head = ("data set", "seed", "n, clusters", "guessed", *shown, *gains, "consistency")
     yield f"| {' | '.join(head)} |"
     yield "|---" * len(head) + "|"
@@ -108,24 +108,26 @@ def lines(plan: Plan, engines: Engines) -> Iterator[str]:
             runs = [(seed, open_runs.enter_context(plan.run(name, seed, engines))) for seed in plan.seeds]
             metric = metric_for(name)
             guesses = [plan.guessed(name, seed) for seed in plan.seeds]
-            found = [summarize(pairs_of(store), metric) for _, store in runs]
-            for seed, summary, guess in zip(plan.seeds, found, guesses, strict=True):
+            summaries = [summarize(pairs_of(store), metric) for _, store in runs]
+            for seed, summary, guess in zip(plan.seeds, summaries, guesses, strict=True):
                 yield line(title, f"{seed}", summary, guess, methods)
             pooled = summarize(itertools.chain.from_iterable(of_seed(*run) for run in runs), metric)
-            known = [(guess, one.examples) for guess, one in zip(guesses, found, strict=True) if guess is not None]
+            known = [
+                (guess, result.examples) for guess, result in zip(guesses, summaries, strict=True) if guess is not None
+            ]
             mean = sum(guess * n for guess, n in known) / sum(n for _, n in known) if known else None
             yield line(title, "all", pooled, mean, methods)
             for group in pooled.breakdown.get("spatial", ()):
                 if group.value == "yes":
                     cells = [share(group.accuracy.get(method)) for method in methods]
-                    told = {next(iter(pooled.pairs), ""): group.paired}  # a group tells one difference
-                    cells += [points(one.difference if (one := told.get(pair)) else None) for pair in compared]
+                    by_pair = {next(iter(pooled.pairs), ""): group.paired}  # a group tells one difference
+                    cells += [points(one.difference if (one := by_pair.get(pair)) else None) for pair in compared]
                     yield f"| of these, spatial questions | all | {group.n:,} | | {' | '.join(cells)} | |"
 
 
 def pairs(methods: Collection[Method]) -> list[str]:
     """Returns the names of the pairs of these methods."""
-    return [f"{one}-{two}" for one, two in PAIRS if one in methods and two in methods]
+    return [f"{first}-{second}" for first, second in PAIRS if first in methods and second in methods]
 
 
 def of_seed(seed: int, store: Store) -> Iterator[tuple[Example, Mapping[Method, Row]]]:
@@ -143,29 +145,29 @@ def of_seed(seed: int, store: Store) -> Iterator[tuple[Example, Mapping[Method, 
 
 def line(title: str, seed: str, summary: Summary, guess: float | None, methods: Sequence[Method]) -> str:
     """Returns a line of the table."""
-    found = [summary.methods[method] for method in methods]
-    consistency = [figure for one in found if isinstance(figure := one.corpus.get("consistency"), Interval)]
+    results = [summary.methods[method] for method in methods]
+    consistency = [figure for result in results if isinstance(figure := result.corpus.get("consistency"), Interval)]
     cells = (
         title,
         seed,
         f"{summary.examples:,}, {summary.clusters:,}",
         "" if guess is None else f"{100 * guess:.1f} %",
-        *(share(one.accuracy) for one in found),
-        *(points(found.difference if found else None) for found in map(summary.pairs.get, pairs(methods))),
+        *(share(result.accuracy) for result in results),
+        *(points(pair.difference if pair else None) for pair in map(summary.pairs.get, pairs(methods))),
         " / ".join(map(share, consistency)),
     )
     asked = f" {summary.coverage}" if summary.coverage.unasked else ""
     return f"| {' | '.join(cells)} |{asked}"
 
 
-def share(one: Interval | None) -> str:
+def share(figure: Interval | None) -> str:
     """Returns a share in percent."""
-    return "" if one is None else f"{100 * one.value:.1f} % [{100 * one.low:.1f}, {100 * one.high:.1f}]"
+    return "" if figure is None else f"{100 * figure.value:.1f} % [{100 * figure.low:.1f}, {100 * figure.high:.1f}]"
 
 
-def points(one: Interval | None) -> str:
+def points(figure: Interval | None) -> str:
     """Returns a difference in points."""
-    return "" if one is None else f"{100 * one.value:+.1f} [{100 * one.low:.1f}, {100 * one.high:.1f}]"
+    return "" if figure is None else f"{100 * figure.value:+.1f} [{100 * figure.low:.1f}, {100 * figure.high:.1f}]"
 
 
 def main() -> None:
@@ -179,11 +181,11 @@ def main() -> None:
     parser.add_argument("--set", action="append", metavar="NAME=VALUE", help="As for codevqa eval; repeatable.")
     parser.add_argument("--method", default="all", help="As for codevqa eval.")
     parser.add_argument("--guess", action="store_true", help="Also what the question alone tells a guesser.")
-    given = parser.parse_args()
-    seeds = tuple(map(int, given.seeds.split(",")))
-    choice = chosen(None, given.config, None, given.set)
-    methods = methods_for(given.method, choice.configure())
-    plan = Plan(given.work, seeds, given.images, given.split, given.guess, methods)
+    options = parser.parse_args()
+    seeds = tuple(map(int, options.seeds.split(",")))
+    choice = chosen(None, options.config, None, options.set)
+    methods = methods_for(options.method, choice.configure())
+    plan = Plan(options.work, seeds, options.images, options.split, options.guess, methods)
     for text in lines(plan, lambda data: engine_for(data, choice.preset, choice.layers)):
         sys.stdout.write(f"{text}\n")
         sys.stdout.flush()

@@ -66,7 +66,7 @@ def register_dataset(name: str) -> Callable[[_Maker], _Maker]:
 def names(role: str) -> list[str]:
     """Returns the names of registered models of a role, of each ``dataset``, or each ``primitive``."""
     _load()
-    return [name for one, name in _parts if one == role]
+    return [name for kind, name in _parts if kind == role]
 
 
 def find(role: str, name: str) -> Any:
@@ -122,9 +122,9 @@ def _load() -> None:
         asked = points.names if wanted is None else {word.strip() for word in wanted.split(",")}
         for name in sorted(asked - points.names):
             _log.warning("CODEVQA_PLUGINS names %s, which is not installed.", name)
-        for one in sorted(points):
-            if one.name in asked:
-                _import(f"{one.name} ({one.module})", one.module)
+        for point in sorted(points):
+            if point.name in asked:
+                _import(f"{point.name} ({point.module})", point.module)
 
 
 def _import(shown: str, module: str) -> None:
@@ -170,11 +170,11 @@ def _offer(module: ModuleType) -> None:
     from .primitives.signature import Primitive
     from .primitives.visual import BUILT_IN
 
-    for one in vars(module).values():
-        if isinstance(one, Primitive) and one not in (*BUILT_IN,):
-            if one.name in BUILT_IN:
-                raise ValueError(f"its primitive {one.name!r} has the name of a built-in one; rename it")
-            _add("primitive", one.name, one)
+    for value in vars(module).values():
+        if isinstance(value, Primitive) and value not in (*BUILT_IN,):
+            if value.name in BUILT_IN:
+                raise ValueError(f"its primitive {value.name!r} has the name of a built-in one; rename it")
+            _add("primitive", value.name, value)
 
 
 def _add(role: str, name: str, part: Any) -> None:

@@ -24,7 +24,9 @@ def primitives() -> str:
         "detector.\n`visual_query` and `knowledge_query` need a prompt set that names them.\n\n"
     )
     constants = ", ".join(f"`{name} = {value}`" for name, value in CONSTANTS.items())
-    sections = "\n\n".join(f"## `{one.name}`\n\n`{one.signature}`\n\n{one.doc}" for one in BUILT_IN)
+    sections = "\n\n".join(
+        f"## `{primitive.name}`\n\n`{primitive.signature}`\n\n{primitive.doc}" for primitive in BUILT_IN
+    )
     return f"# Primitives\n\n{intro}Constants: {constants}.\n\n{sections}\n"
 
 
@@ -44,15 +46,17 @@ def command_line() -> str:
     for name, command in commands.items():
         if not command.help:
             raise SystemExit(f"codevqa {name} has no help.")
-        given = options(command)
-        whole = set(chosen) <= set(given)
+        entries = options(command)
+        whole = set(chosen) <= set(entries)
         names = [
-            f"`{one[0].split()[0].rstrip(',')}`" for one in given if one in known and not (whole and one in chosen)
+            f"`{entry[0].split()[0].rstrip(',')}`"
+            for entry in entries
+            if entry in known and not (whole and entry in chosen)
         ]
         above = ["MODELS", *names] if whole else names
-        lines = [shown(one) for one in given if one not in known]
+        lines = [shown(entry) for entry in entries if entry not in known]
         lines += [f"- As above: {', '.join(above)}."] if above else []
-        known.update(one for one in given if one[0].startswith("-"))
+        known.update(entry for entry in entries if entry[0].startswith("-"))
         parts += [f"## codevqa {name}\n", f"{cleandoc(command.help)}\n", "\n".join(lines) + "\n"]
         parts += [re.sub("^Example: (.*)", r"```sh\n\1\n```\n", command.epilog)] if command.epilog else []
     return "\n".join(parts)
@@ -61,8 +65,10 @@ def command_line() -> str:
 def options(command: Any) -> list[tuple[str, str]]:
     """Returns what a command's help says of each argument and option: its names, and its text."""
     context = command.make_context("codevqa", [], resilient_parsing=True)
-    records = [one.get_help_record(context) for one in command.get_params(context) if one.name != "help"]
-    return [(re.sub(r" <[a-z ]+(\[\w+\])?>$", "", one[0].strip()), one[1]) for one in records if one]
+    records = [
+        parameter.get_help_record(context) for parameter in command.get_params(context) if parameter.name != "help"
+    ]
+    return [(re.sub(r" <[a-z ]+(\[\w+\])?>$", "", record[0].strip()), record[1]) for record in records if record]
 
 
 def shown(record: tuple[str, str]) -> str:

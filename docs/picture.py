@@ -33,7 +33,7 @@ def main() -> None:
         picture = HERE.parent / "examples" / "pictures" / name
         answer = vqa.ask(picture, question)
         answer.save_html(PAGE)
-        both = [one.to_dict() for one in (answer, vqa.ask(picture, question, method="pnpvqa"))]
+        both = [result.to_dict() for result in (answer, vqa.ask(picture, question, method="pnpvqa"))]
     FIRST.write_text(json.dumps(both, ensure_ascii=False, allow_nan=False) + "\n", "utf-8")
     program = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
     with sync_playwright() as playwright:

@@ -36,7 +36,7 @@ def executed(top: Path, environment: Mapping[str, str]) -> Any:
     resources = {"metadata": {"path": str(top / "docs")}}
     # Errors are for the caller: raised from the middle, they would leave sockets behind.
     client = NotebookClient(notebook, km=manager, timeout=300, allow_errors=True, resources=resources)
-    clean = {name: one for name, one in environment.items() if not name.startswith(("CODEVQA", "OPENAI", "HF_"))}
+    clean = {name: value for name, value in environment.items() if not name.startswith(("CODEVQA", "OPENAI", "HF_"))}
     client.execute(env=clean, cleanup_kc=True)
     return notebook
 
@@ -58,7 +58,7 @@ def tidied(notebook: Any) -> Any:
                 else:
                     kept.append(output)
                 continue
-            form = next((one for one in ("text/html", "image/png") if one in output.data), None)
+            form = next((kind for kind in ("text/html", "image/png") if kind in output.data), None)
             if form is not None:
                 kept.append(nbformat.v4.new_output("display_data", {form: output.data[form]}))
         cell.outputs = kept

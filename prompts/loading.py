@@ -70,12 +70,12 @@ def find_pool(folder: Path, task: str, *, finds: bool = False) -> Path:
     """
     plain = folder / POOLS[task]
     finding = plain.with_stem(f"{plain.stem}_find")
-    found = finding if finds and finding.is_file() else plain
-    if not found.is_file():
+    pool = finding if finds and finding.is_file() else plain
+    if not pool.is_file():
         raise InputError(
-            f"{folder} has no {found.name}.", hint="Give a checkout of https://github.com/sanjayss34/codevqa."
+            f"{folder} has no {pool.name}.", hint="Give a checkout of https://github.com/sanjayss34/codevqa."
         )
-    return found
+    return pool
 
 
 def _load_folder(folder: Traversable, shown: str) -> PromptSet:
@@ -118,8 +118,10 @@ def _load_pool(programs: Path) -> PromptSet:
     if not reading:
         raise InputError(f"{programs} has no reading examples beside it.", hint=f"They are {task}_examples50.json.")
     # Those of VQAv2 are called vqa's.
-    preambles = [one for one in programs.parent.glob("*_preamble*.py") if task.startswith(one.name.partition("_")[0])]
-    preambles.sort(key=lambda one: (one.stem.endswith("_find") != finds, one.name))
+    preambles = [
+        file for file in programs.parent.glob("*_preamble*.py") if task.startswith(file.name.partition("_")[0])
+    ]
+    preambles.sort(key=lambda file: (file.stem.endswith("_find") != finds, file.name))
     knowledge = sorted(programs.parent.glob(f"{task}_examples_knowledge[0-9]*.json"))
     examples = read_records(Example, programs, form=base.form)
     about = f"Programs and examples of {programs.parent}, the preamble of "
@@ -127,8 +129,8 @@ def _load_pool(programs: Path) -> PromptSet:
         base,
         name=programs.stem,
         preamble=read_text(preambles[0]).strip() if preambles else base.preamble,
-        examples=tuple(replace(one, program=_without_head(one.program)) for one in examples),
-        reading=tuple(one.limit(base.captions) for one in read_records(ReadingExample, reading[0])),
+        examples=tuple(replace(example, program=_without_head(example.program)) for example in examples),
+        reading=tuple(example.limit(base.captions) for example in read_records(ReadingExample, reading[0])),
         knowledge=read_records(KnowledgeExample, knowledge[0]) if knowledge else base.knowledge,
         wording="release",
         reading_wording="release",

@@ -59,7 +59,7 @@ class ReadingExample:
 
     def limit(self, captions: int) -> ReadingExample:
         """Returns the example with at most that many captions a picture."""
-        cut = tuple(one[:captions] for one in self.by_image)
+        cut = tuple(group[:captions] for group in self.by_image)
         return dataclasses.replace(self, captions=cut if self.form == "set" else cut[0])
 
 
@@ -120,8 +120,8 @@ class PromptSet:
             programs: ids of the programs.
             only: whether there are none where no program has one, as in the paper's release; else there are all.
         """
-        found = tuple(one for one in self.knowledge if one.id in programs)
-        return found if found or only else self.knowledge
+        matches = tuple(example for example in self.knowledge if example.id in programs)
+        return matches if matches or only else self.knowledge
 
     def without(self, names: Collection[str]) -> PromptSet:
         """Returns a copy that neither lists these primitives nor shows programs that call one."""

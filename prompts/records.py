@@ -32,14 +32,14 @@ def read_object(kind: type[_Kind], data: Any, where: str, *, strict: bool = True
     """
     if not isinstance(data, dict):
         raise InputError(f"{where}: expected a JSON object, found {type(data).__name__}.")
-    known = {one.name for one in fields(kind)}  # type: ignore[arg-type]
+    known = {field.name for field in fields(kind)}  # type: ignore[arg-type]
     if strict and (unknown := sorted(data.keys() - known)):
         raise InputError(f"{where}: unknown key {unknown[0]!r}.", hint=f"Known: {', '.join(sorted(known))}.")
     try:
-        made: _Kind = _adapter(cast(Any, kind)).validate_json(json.dumps(data), strict=True)
+        record: _Kind = _adapter(cast(Any, kind)).validate_json(json.dumps(data), strict=True)
     except ValidationError as error:
         raise input_error(error, kind, f"{where}: ") from None
-    return made
+    return record
 
 
 @cache
@@ -63,13 +63,13 @@ def read_records(
         InputError: the file is missing, holds no record, or one is malformed.
     """
     shown = shown or str(path)
-    found = tuple(
+    records = tuple(
         read_object(kind, _named(data, usual) if isinstance(data, dict) else data, where, strict=strict)
         for data, where in _records(read_text(path, shown), shown, lines=path.name.endswith(".jsonl"))
     )
-    if not found:
+    if not records:
         raise InputError(f"{shown} is empty.", hint="Give at least one record.")
-    return found
+    return records
 
 
 def _named(data: dict[str, Any], usual: dict[str, Any]) -> dict[str, Any]:
@@ -90,8 +90,8 @@ def _records(text: str, shown: str, *, lines: bool) -> Iterator[tuple[Any, str]]
     data = parse_json(text, shown)
     if isinstance(data, dict):
         for key, value in data.items():
-            for one in value if isinstance(value, list) else (value,):
-                yield ({**one, "id": key} if isinstance(one, dict) else one), f"{shown}, id {key}"
+            for entry in value if isinstance(value, list) else (value,):
+                yield ({**entry, "id": key} if isinstance(entry, dict) else entry), f"{shown}, id {key}"
     elif isinstance(data, list):
         yield from ((value, f"{shown}, record {number}") for number, value in enumerate(data, 1))
     else:

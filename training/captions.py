@@ -57,46 +57,46 @@ def captions(scene: Scene, rng: random.Random, n: int, focus: Collection[int] | 
         _total: 1.5 * everything,
         _touching: 2.5 * (scene.style == "box" and not scene.tower and any(thing.walls for thing in chosen)),
     }
-    found: list[str] = []
-    while len(found) < n:
+    texts: list[str] = []
+    while len(texts) < n:
         text = rng.choices(list(weights), list(weights.values()))[0](scene, chosen, rng)
         if text:
-            found.append(text)
-    return found
+            texts.append(text)
+    return texts
 
 
 def telling(scene: Scene, rng: random.Random, program: str) -> list[str] | None:
     """Captions that together tell all that a program asks about a scene; None where captions cannot tell it."""
     looks = {(thing.color, thing.kind): thing for thing in scene.things}
     sized = "size" in program or bool(re.search(r"\b(small|medium|large)\b", program))
-    if sized and any(len({one.size for one in _same(scene, thing)}) > 1 for thing in looks.values()):
+    if sized and any(len({other.size for other in _same(scene, thing)}) > 1 for thing in looks.values()):
         return None
     parts = [_described(scene, thing, rng, float(sized)) for thing in looks.values()]
     rng.shuffle(parts)
-    told: list[str] = []
+    texts: list[str] = []
     while parts:
         several = [parts.pop() for _ in range(min(len(parts), rng.choice((1, 2, 3))))]
-        told.append(_listed(several))
+        texts.append(_listed(several))
     if "tower" in program or "block above" in program:
-        told += _whole_tower(scene)
+        texts += _whole_tower(scene)
     if "touch" in program:
         for thing in looks.values():
-            told += [_at_wall(scene, thing, wall) for wall in ("wall", *sorted(thing.walls)) if thing.walls]
+            texts += [_at_wall(scene, thing, wall) for wall in ("wall", *sorted(thing.walls)) if thing.walls]
     names = re.findall(r'get_pos\(img, "([^"]*)"', program)
     things = [thing for name in names for thing in parse_phrase(name).find(scene)]
     if len(things) == 1:
-        told.append(f"{_counted(1, things[0].color, things[0].kind)} {place(things[0])}")
+        texts.append(f"{_counted(1, things[0].color, things[0].kind)} {place(things[0])}")
     elif len(things) == 2:
         first, second = things
-        told += [_related(first, second, relation) for relation in RELATIONS if related(first, relation, second)]
+        texts += [_related(first, second, relation) for relation in RELATIONS if related(first, relation, second)]
     if re.search(r"What is (at|on) the", program):
         single = [thing for thing in scene.things if len(_same(scene, thing)) == 1]
-        told += [f"{_counted(1, thing.color, thing.kind)} {place(thing)}" for thing in single if place(thing)]
+        texts += [f"{_counted(1, thing.color, thing.kind)} {place(thing)}" for thing in single if place(thing)]
     for relation, name in re.findall(rf"What is ({'|'.join(RELATIONS)}) the ([\w ]+)\?", program):
         for second in parse_phrase(name).find(scene):
-            told += [_related(first, second, relation) for first in scene.things if related(first, relation, second)]
-    rng.shuffle(told)
-    return told
+            texts += [_related(first, second, relation) for first in scene.things if related(first, relation, second)]
+    rng.shuffle(texts)
+    return texts
 
 
 def _noun(scene: Scene, thing: Thing, rng: random.Random) -> str:
@@ -146,15 +146,16 @@ def _relation(scene: Scene, chosen: Sequence[Thing], rng: random.Random) -> str:
     known = [thing for thing in chosen if thing in single]
     if not known:
         return ""
-    one = rng.choice(known)
+    subject = rng.choice(known)
     # What lies out of focus is spoken of seldom, near things more often than far ones.
     near = single if rng.random() < 0.15 else known
     others = sorted(
-        (thing for thing in near if thing is not one), key=lambda it: (one.x - it.x) ** 2 + (one.y - it.y) ** 2
+        (thing for thing in near if thing is not subject),
+        key=lambda other: (subject.x - other.x) ** 2 + (subject.y - other.y) ** 2,
     )
     if not others:
         return ""
-    first, second = rng.sample((one, others[min(rng.randrange(len(others)), rng.randrange(len(others)))]), 2)
+    first, second = rng.sample((subject, others[min(rng.randrange(len(others)), rng.randrange(len(others)))]), 2)
     held = [relation for relation in RELATIONS if related(first, relation, second)]
     return _related(first, second, rng.choice(held)) if held else ""
 
@@ -208,17 +209,17 @@ def _whole_tower(scene: Scene, of: str = "of", above: str = "above") -> list[str
         return []
     number, end = NUMBERS[len(blocks)], "s" * (len(blocks) > 1)
     plain = f"a tower {of} {number} block{end}"
-    told = [
+    texts = [
         plain,
         f"{plain} with a {blocks[-1].color} block on top",
         f"{plain} with a {blocks[0].color} block at the base",
     ]
-    told += [f"a {two.color} block {above} a {one.color} block" for one, two in pairwise(blocks)]
+    texts += [f"a {upper.color} block {above} a {lower.color} block" for lower, upper in pairwise(blocks)]
     if len(blocks) == 3:
-        told.append(f"a {blocks[1].color} block in the middle of a tower")
+        texts.append(f"a {blocks[1].color} block in the middle of a tower")
     if len({block.color for block in blocks}) == 1:
-        told.append(f"a tower of {number} {blocks[0].color} block{end}")
-    return told
+        texts.append(f"a tower of {number} {blocks[0].color} block{end}")
+    return texts
 
 
 # Whether a caption is true
@@ -276,8 +277,8 @@ def _enough(scene: Scene, text: str, also: Callable[[Thing], bool] = lambda thin
     return count >= 1 if number in ("a", "an") else count == NUMBERS.index(number)
 
 
-def _true_relation(scene: Scene, one: str, relation: str, other: str) -> bool:
-    first, second = _read(one)[1], _read(other)[1]
+def _true_relation(scene: Scene, subject: str, relation: str, other: str) -> bool:
+    first, second = _read(subject)[1], _read(other)[1]
     if relation in ("over", "on top of"):
         relation = "above"
     blocks = scene.tower

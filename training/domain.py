@@ -117,12 +117,12 @@ def crops(rng: random.Random, path: Path) -> Features:
     with Image.open(path) as opened:
         opened.draft("RGB", (1024, 1024))
         whole = opened.convert("RGB")
-    found = []
+    rows = []
     for _ in range(CROPS):
         width, height = (round(side * rng.uniform(0.35, 1)) for side in whole.size)
         left, top = rng.randint(0, whole.width - width), rng.randint(0, whole.height - height)
-        found.append(features(worn(rng, whole.crop((left, top, left + width, top + height)))))
-    return np.array(found)
+        rows.append(features(worn(rng, whole.crop((left, top, left + width, top + height)))))
+    return np.array(rows)
 
 
 def fitted(photographs: Sequence[Features], drawings: Features) -> tuple[Features, float]:
@@ -138,14 +138,14 @@ def fitted(photographs: Sequence[Features], drawings: Features) -> tuple[Feature
 def vocabulary() -> list[str]:
     """Returns the words that are known; the grammar has wordings of which training saw none."""
     rng = random.Random(0)
-    found = {word for word in words() if word.isalpha()} - set(UNMET.split()) | set(PLAIN.split())
+    known = {word for word in words() if word.isalpha()} - set(UNMET.split()) | set(PLAIN.split())
     for _ in range(QUESTIONS):
         subject = sample_scene(rng) if rng.random() < 0.5 else sample_set(rng)
         with suppress(NoQuestionError):  # nothing can be asked about these pictures
-            found.update(words_in(sample_question(rng, subject).question))
+            known.update(words_in(sample_question(rng, subject).question))
     names = [name for names in OTHER_NAMES.values() for name in names]
-    found.update(words_in(" ".join((*names, *map(plural, names)))))
-    return sorted(word for word in found if len(word) >= SHORT)
+    known.update(words_in(" ".join((*names, *map(plural, names)))))
+    return sorted(word for word in known if len(word) >= SHORT)
 
 
 def seen_regression() -> list[float]:
@@ -221,25 +221,25 @@ def main() -> None:
     parser.add_argument("--words", action="store_true", help="fit nothing: only the words are new")
     parser.add_argument("--everyday", type=Path, required=True, help="a file of English words, one a line")
     parser.add_argument("--out", type=Path, required=True)
-    given = parser.parse_args()
-    if given.words and given.photographs:
+    options = parser.parse_args()
+    if options.words and options.photographs:
         parser.error("--words fits nothing; leave --photographs out")
-    before = {} if given.photographs else json.loads((given.out / FILE).read_text(encoding="utf-8"))
-    weights, bias = regression(given.photographs) if given.photographs else (before["weights"], before["bias"])
-    given.out.mkdir(parents=True, exist_ok=True)
+    before = {} if options.photographs else json.loads((options.out / FILE).read_text(encoding="utf-8"))
+    weights, bias = regression(options.photographs) if options.photographs else (before["weights"], before["bias"])
+    options.out.mkdir(parents=True, exist_ok=True)
     known = vocabulary()
     data = {
         "about": ABOUT,
         "knows": {"things": sorted(KINDS), "colors": list(COLORS), "sizes": list(SIZES)},
         "try": list(TRY),
-        "seen": before["seen"] if given.words else seen_regression(),
+        "seen": before["seen"] if options.words else seen_regression(),
         "weights": weights,
         "bias": bias,
         "words": known,
-        "others": others(given.everyday.read_text(encoding="utf-8").split(), known),
+        "others": others(options.everyday.read_text(encoding="utf-8").split(), known),
     }
-    picture().save(given.out / PICTURE, optimize=True)
-    (given.out / FILE).write_text(json.dumps(data) + "\n", encoding="utf-8")
+    picture().save(options.out / PICTURE, optimize=True)
+    (options.out / FILE).write_text(json.dumps(data) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -55,9 +55,9 @@ class Table:
     def add(self, name: str, right: Sequence[bool]) -> None:
         """Prints a row and keeps it; one without cases is left out."""
         if right:
-            found = mean([bool(one) for one in right])
-            self.rows[name] = asdict(found)
-            print(f"| {name} | {found} |", flush=True)
+            share = mean([bool(value) for value in right])
+            self.rows[name] = asdict(share)
+            print(f"| {name} | {share} |", flush=True)
 
 
 def scenes(rng: random.Random, count: int, **settings: object) -> Iterator[tuple[Scene, Picture]]:
@@ -80,7 +80,7 @@ def contrasting(vqa: CodeVQA, rng: random.Random, count: int, table: Table) -> N
             if twins := _three_twins(rng, scene):
                 text = PROMPT + twins[0].text.removeprefix(PROMPT)
                 shown = [picture, *(load_picture(draw(other)) for other in twins[1])]
-                requests += [SimilarityRequest(one, text) for one in shown]
+                requests += [SimilarityRequest(image, text) for image in shown]
         scores = np.array(cast(Matcher, vqa.models.matcher).similarity(requests)).reshape(-1, 4)
         table.add(f"ITC, which of four near-twins, {style}", [bool(row.argmax() == 0) for row in scores])
 
@@ -89,10 +89,10 @@ def _three_twins(rng: random.Random, scene: Scene) -> tuple[Contrast, list[Scene
     """A phrase true of the scene, and three near-twins of it, all different, of which it is false."""
     for _ in range(6):
         told_of = contrast(rng, scene)
-        made = (twin(rng, scene, train=False) for _ in range(60))
-        found = list(dict.fromkeys(other.things for other in made if other is not None and not told_of.fits(other)))
-        if len(found) >= 3:
-            return told_of, [replace(scene, things=things) for things in found[:3]]
+        twins = (twin(rng, scene, train=False) for _ in range(60))
+        layouts = list(dict.fromkeys(other.things for other in twins if other is not None and not told_of.fits(other)))
+        if len(layouts) >= 3:
+            return told_of, [replace(scene, things=things) for things in layouts[:3]]
     return None
 
 
@@ -108,11 +108,11 @@ def pointing(vqa: CodeVQA, rng: random.Random, count: int, table: Table) -> None
             # One more of those that training never showed, so that there are enough of them.
             chosen += [thing for thing in alone if held_out(thing) and thing is not chosen[0]][:1]
             cases += [(style, thing, picture) for thing in chosen]
-    found = cast(Matcher, vqa.models.matcher).match(
-        [MatchRequest(picture, f"{one.color} {one.kind}") for _, one, picture in cases]
+    matches = cast(Matcher, vqa.models.matcher).match(
+        [MatchRequest(picture, f"{target.color} {target.kind}") for _, target, picture in cases]
     )
     right: dict[str, list[bool]] = {"plain": [], "box": [], "held-out": []}
-    for (style, thing, _), match in zip(cases, found, strict=True):
+    for (style, thing, _), match in zip(cases, matches, strict=True):
         row, column = np.unravel_index(int(match.relevance.argmax()), match.relevance.shape)
         size = CANVAS / match.relevance.shape[0]
         left, top, far, bottom = thing.box
@@ -125,8 +125,8 @@ def pointing(vqa: CodeVQA, rng: random.Random, count: int, table: Table) -> None
 
 def named(scene: Scene, text: str) -> list[bool]:
     """Of each thing a caption names, whether one of that kind and colour is there; "object" names none."""
-    told = [replace(what, size=None) for what in mentions(text) if what.kind]
-    return [what.count(scene) > 0 and (what.noun != "block" or bool(scene.tower)) for what in told]
+    phrases = [replace(what, size=None) for what in mentions(text) if what.kind]
+    return [what.count(scene) > 0 and (what.noun != "block" or bool(scene.tower)) for what in phrases]
 
 
 def captioning(vqa: CodeVQA, rng: random.Random, count: int, table: Table) -> None:
@@ -136,11 +136,11 @@ def captioning(vqa: CodeVQA, rng: random.Random, count: int, table: Table) -> No
         whole = cast(Captioner, vqa.models.captioner).caption([CaptionRequest(picture) for _, picture in drawn])
         asked = [Phrase(thing.kind, thing.color).one for scene, _ in drawn for thing in [rng.choice(scene.things)]]
         pairs = [(picture, f"is there {what}") for (_, picture), what in zip(drawn, asked, strict=True)]
-        told = {
+        captions = {
             "whole picture, greedy": [[text] for text in whole],
             "patches for a question": read(vqa, pairs, DRAWS, rng),
         }
-        for name, texts in told.items():
+        for name, texts in captions.items():
             pairs_told = zip(drawn, texts, strict=True)
             there = [right for (scene, _), several in pairs_told for text in several for right in named(scene, text)]
             table.add(f"caption, {name}, {style}: things named are there", there)
@@ -158,7 +158,9 @@ def counting(vqa: CodeVQA, rng: random.Random, count: int, table: Table) -> None
         cases = []
         for scene, _ in scenes(rng, count, style=style, min_things=4):
             crowd = crowded(rng, scene)
-            what = max((Phrase(thing.kind, thing.color) for thing in crowd.things), key=lambda one: one.count(crowd))
+            what = max(
+                (Phrase(thing.kind, thing.color) for thing in crowd.things), key=lambda phrase: phrase.count(crowd)
+            )
             if what.count(crowd) <= 5:
                 cases.append((crowd, what))
         with ThreadPoolExecutor(16) as pool:
@@ -179,11 +181,13 @@ def programs(vqa: CodeVQA, count: int, table: Table) -> None:
     for sort, make in SORTS.items():
         rng = random.Random(f"programs {sort}")
         items = [make(rng, rng.choice(forms)) for _ in range(count)]
-        written = vqa.writer.language_model.generate([vqa.writer.request(one.question, one.form)[0] for one in items])
+        written = vqa.writer.language_model.generate(
+            [vqa.writer.request(item.question, item.form)[0] for item in items]
+        )
         lines = [
-            extract_program(one.text, continued=True).partition("\n")[2] for one in written
+            extract_program(completion.text, continued=True).partition("\n")[2] for completion in written
         ]  # the first opens the pictures
-        table.add(f"programs, {sort}", [found == one.program for found, one in zip(lines, items, strict=True)])
+        table.add(f"programs, {sort}", [line == item.program for line, item in zip(lines, items, strict=True)])
 
 
 def reading(vqa: CodeVQA, count: int, table: Table) -> None:
@@ -197,17 +201,17 @@ def reading(vqa: CodeVQA, count: int, table: Table) -> None:
             else:
                 shown, item = draw_item(rng, "image" if sort == "spatial" else sort, kinds=_KINDS[sort])
                 question, answer, program = item.question, item.answer, item.program
-            told = [telling(scene, rng, program) for scene in shown]
-            captions = [one for one in told if one is not None]
-            if len(captions) == len(told):
+            descriptions = [telling(scene, rng, program) for scene in shown]
+            captions = [description for description in descriptions if description is not None]
+            if len(captions) == len(descriptions):
                 prompts.append(
                     GenerationRequest(
                         render_reading([], captions, question, "set" if sort == "set" else "image"), 8, ("\n",)
                     )
                 )
                 answers.append(answer)
-        read = [one.text.strip() for one in vqa.models.reader.generate(prompts)]
-        table.add(f"reading, {sort}", [found == one for found, one in zip(read, answers, strict=True)])
+        read = [completion.text.strip() for completion in vqa.models.reader.generate(prompts)]
+        table.add(f"reading, {sort}", [reply == expected for reply, expected in zip(read, answers, strict=True)])
 
 
 _KINDS = {"image": (), "set": (), "spatial": SPATIAL}
@@ -219,18 +223,18 @@ def main() -> None:
     parser.add_argument("what", choices=("vision", "language"))
     parser.add_argument("--cases", type=int, default=300, help="behind each figure, at most")
     parser.add_argument("--json", type=Path, help="also write the figures there")
-    given = parser.parse_args()
+    options = parser.parse_args()
     exact = {f"{role}.dtype": "float32" for role in ("matcher", "captioner", "language_model")}
     table, rng = Table(), random.Random(1234)
     with CodeVQA.from_preset("mini", sets=exact) as vqa:
-        if given.what == "language":
-            programs(vqa, given.cases, table)
-            reading(vqa, given.cases, table)
+        if options.what == "language":
+            programs(vqa, options.cases, table)
+            reading(vqa, options.cases, table)
         else:
             for measure in (contrasting, pointing, captioning, counting):
-                measure(vqa, rng, given.cases, table)
-    if given.json:
-        given.json.write_text(json.dumps(table.rows, indent=1) + "\n", encoding="utf-8")
+                measure(vqa, rng, options.cases, table)
+    if options.json:
+        options.json.write_text(json.dumps(table.rows, indent=1) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

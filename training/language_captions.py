@@ -37,7 +37,7 @@ def questions(task: tuple[int, int]) -> list[tuple[Question, list[Picture]]]:
     seed, count = task
     rng = random.Random(f"captions {seed}")
     drawn = [draw_question(rng) for _ in range(count)]
-    return [(one, [load_picture(draw(scene)) for scene in one.scenes]) for one in drawn]
+    return [(question, [load_picture(draw(scene)) for scene in question.scenes]) for question in drawn]
 
 
 def read(vqa: CodeVQA, asked: Sequence[tuple[Picture, str]], draws: int, rng: random.Random) -> list[list[str]]:
@@ -58,21 +58,25 @@ def main() -> None:
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--questions", type=int, default=20000)
     parser.add_argument("--seed", type=int, default=0)
-    given = parser.parse_args()
-    share = given.questions // (4 * PROCESSES)
-    tasks = [(given.seed * 1000 + number, share) for number in range(4 * PROCESSES)]
+    options = parser.parse_args()
+    share = options.questions // (4 * PROCESSES)
+    tasks = [(options.seed * 1000 + number, share) for number in range(4 * PROCESSES)]
     with ProcessPoolExecutor(PROCESSES) as pool:
         items = [item for part in pool.map(questions, tasks) for item in part]
     print(f"{len(items)} questions drawn", flush=True)
-    rng = random.Random(given.seed)
-    with CodeVQA.from_preset("mini") as vqa, given.out.open("w", encoding="utf-8") as lines:
+    rng = random.Random(options.seed)
+    with CodeVQA.from_preset("mini") as vqa, options.out.open("w", encoding="utf-8") as lines:
         for start in range(0, len(items), AT_ONCE):
             part = items[start : start + AT_ONCE]
-            asked = [(picture, one.text.strip().rstrip("?").strip()) for one, pictures in part for picture in pictures]
+            asked = [
+                (picture, question.text.strip().rstrip("?").strip())
+                for question, pictures in part
+                for picture in pictures
+            ]
             texts = iter(read(vqa, asked, DRAWS, rng))
-            for one, pictures in part:
-                told = [next(texts) for _ in pictures]
-                row = {"form": one.form, "text": one.text, "answer": one.answer, "told": told}
+            for question, pictures in part:
+                captions = [next(texts) for _ in pictures]
+                row = {"form": question.form, "text": question.text, "answer": question.answer, "told": captions}
                 lines.write(json.dumps(row) + "\n")
 
 

@@ -31,9 +31,9 @@ def corrupt(rng: random.Random, scene: Scene) -> Scene:
     thing = things[place]
     chance = rng.random()
     if chance < 0.3:
-        things[place] = replace(thing, color=rng.choice([one.color for one in things] + [rng.choice(COLORS)]))
+        things[place] = replace(thing, color=rng.choice([other.color for other in things] + [rng.choice(COLORS)]))
     elif chance < 0.6 and not scene.tower:
-        things[place] = replace(thing, kind=rng.choice([one.kind for one in things] + [rng.choice(KINDS)]))
+        things[place] = replace(thing, kind=rng.choice([other.kind for other in things] + [rng.choice(KINDS)]))
     elif chance < 0.8 and len(things) > 1:
         del things[place]
     elif len(things) < 8:
@@ -82,14 +82,14 @@ def _rare(rng: random.Random, answer: str) -> bool:
 
 def queries(item: Item, scenes: Sequence[Scene]) -> list[tuple[Scene, str, str]]:
     """What a question's program asks, in order: each time the picture, the text and the true answer."""
-    found: list[tuple[Scene, str, str]] = []
+    calls: list[tuple[Scene, str, str]] = []
 
     def note(scene: Scene, question: str) -> str:
-        found.append((scene, question, truth.query(scene, question)))
-        return found[-1][2]
+        calls.append((scene, question, truth.query(scene, question)))
+        return calls[-1][2]
 
     truth.run_program(item.program, scenes, item.form, query_with=note)
-    return found
+    return calls
 
 
 def elementary(rng: random.Random) -> tuple[Scene, str, str]:
@@ -98,9 +98,9 @@ def elementary(rng: random.Random) -> tuple[Scene, str, str]:
         scenes, item = draw_item(rng, rng.choice(("image", "set")))
         asked = queries(item, scenes)
         if asked:
-            one = rng.choice(asked)
-            if not _rare(rng, one[2]):
-                return one
+            query = rng.choice(asked)
+            if not _rare(rng, query[2]):
+                return query
 
 
 def listing(rng: random.Random) -> tuple[Scene, str, str]:
@@ -140,9 +140,9 @@ def _with_enough(rng: random.Random, question: Question, program: str) -> Questi
     """Adds captions that tell the answer, now and then."""
     if rng.random() < 0.4:
         return question
-    found = [telling(scene, rng, program) for scene in question.scenes]
-    enough = tuple(tuple(one) for one in found if one is not None)
-    return replace(question, enough=enough) if len(enough) == len(found) else question
+    descriptions = [telling(scene, rng, program) for scene in question.scenes]
+    enough = tuple(tuple(description) for description in descriptions if description is not None)
+    return replace(question, enough=enough) if len(enough) == len(descriptions) else question
 
 
 def read_question(rng: random.Random, question: Question) -> Reading:
@@ -152,7 +152,7 @@ def read_question(rng: random.Random, question: Question) -> Reading:
     if question.told:
         contexts = [distinct(rng.sample(draws, len(draws)), wanted) for draws in question.told]
     elif question.enough and rng.random() < 0.6:
-        contexts = [rng.sample(one, len(one)) for one in question.enough]
+        contexts = [rng.sample(group, len(group)) for group in question.enough]
     else:
         contexts = [told(rng, scene, question.text, noise=noise, wanted=wanted) for scene in question.scenes]
     if rng.random() < 0.02 and not question.told:
@@ -199,7 +199,7 @@ class ReadingPool:
 
     def __init__(self, rng: random.Random, size: int, real: Sequence[Question] = ()) -> None:
         self.questions: dict[str, list[Question]] = {"image": [], "set": []}
-        self.real = {form: [one for one in real if one.form == form] for form in ("image", "set")}
+        self.real = {form: [question for question in real if question.form == form] for form in ("image", "set")}
         for _ in range(size):
             self._add(rng)
 

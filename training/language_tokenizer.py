@@ -84,8 +84,8 @@ def vocabulary(rng: random.Random, questions: int) -> list[str]:
         form = rng.choice(("image", "set"))
         scenes, item = draw_item(rng, form)
         text = "".join(piece.text for piece in program_text("", [], item))
-        told = " ".join(caption[:1].upper() + caption[1:] + "." for caption in captions(scenes[0], rng, 2))
-        seen.update(_WORD.findall(f"{text}\n{told}\nQ: {item.question} {told}"))
+        sentences = " ".join(caption[:1].upper() + caption[1:] + "." for caption in captions(scenes[0], rng, 2))
+        seen.update(_WORD.findall(f"{text}\n{sentences}\nQ: {item.question} {sentences}"))
     texts = [preamble(), *(example.program for form in ("image", "set") for example in bank(form))]
     for text in (*texts, *(re.sub(r"\{.\}", "", template) for template in GENERAL)):
         seen.update(dict.fromkeys(_WORD.findall(text), 5))

@@ -36,8 +36,8 @@ NOUNS: tuple[str, ...] = tuple(
     """.split()  # noqa: SIM905
 )
 COMPOUNDS: tuple[str, ...] = tuple(
-    one.replace("-", " ")
-    for one in """
+    compound.replace("-", " ")
+    for compound in """
     fire-truck traffic-light stop-sign parking-meter tennis-racket hot-dog wine-glass cell-phone teddy-bear hair-dryer
     baseball-bat street-lamp coffee-cup picnic-table soccer-ball fire-hydrant trash-can dining-table water-bottle
     palm-tree
@@ -128,10 +128,10 @@ def rename(rng: random.Random, item: Item, *, nouns: float = 0.7, adjectives: fl
     for kind in KINDS:
         many = plural(kind)
         if (kind in asked or many in asked) and rng.random() < nouns:
-            one, more = noun(rng)
-            if one in words.values() or one in used:
+            singular, more = noun(rng)
+            if singular in words.values() or singular in used:
                 continue
-            words |= {many: more, kind: one}
+            words |= {many: more, kind: singular}
     for color in () if "for color in" in item.program else COLORS:  # a list of colors must stay whole
         if color in asked and rng.random() < adjectives:
             word = adjective(rng, item.type in _FIXED_COLORS)

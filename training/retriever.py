@@ -35,7 +35,7 @@ def shape(item: Item) -> str:
 
 def draw(rng: random.Random, count: int) -> dict[str, list[str]]:
     """Questions by shape of program."""
-    found: dict[str, list[str]] = defaultdict(list)
+    by_shape: dict[str, list[str]] = defaultdict(list)
     for _ in range(count):
         form = rng.choice(("image", "set"))
         item = general(rng, form) if rng.random() < 0.04 else draw_item(rng, form)[1]
@@ -44,8 +44,8 @@ def draw(rng: random.Random, count: int) -> dict[str, list[str]]:
         if rng.random() < 0.3 and item.type != "general":
             item = reword(rng, item)
         key = f"{form} general" if item.type == "general" else f"{form} {shape(item)}"
-        found[key].append(item.question)
-    return {key: questions for key, questions in found.items() if len(questions) > 3}
+        by_shape[key].append(item.question)
+    return {key: questions for key, questions in by_shape.items() if len(questions) > 3}
 
 
 def build(tokenizer: Any) -> Any:
@@ -71,7 +71,7 @@ def train(model: Any, questions: dict[str, list[str]]) -> float:
         texts = [rng.choice(questions[key]) for key in picked] + [rng.choice(questions[key]) for key in picked]
         embedded = torch.nn.functional.normalize(module(module.preprocess(texts))["sentence_embedding"], dim=-1)
         scores = embedded[:BATCH] @ embedded[BATCH:].T / 0.07
-        same = torch.tensor([[one == other for other in picked] for one in picked])
+        same = torch.tensor([[key == other for other in picked] for key in picked])
         # Any question of the same shape is as good as the one drawn.
         log_share = scores.log_softmax(1).masked_fill(~same, -1e9).logsumexp(1)
         loss = -log_share.mean()

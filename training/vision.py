@@ -46,10 +46,10 @@ def losses(pair: Pair, batch: Batch, mapped: float) -> tuple[Tensor, Tensor]:
     itc = _contrast(pair, batch, seen)
 
     patches = _choose(pair.relevance(batch["query"], seen), batch["coverage"], mapped)
-    told = batch["captions"]
-    whole = _caption(pair, told[:, CAPTIONS], seen)
+    captions = batch["captions"]
+    whole = _caption(pair, captions[:, CAPTIONS], seen)
     chosen = (patches + 1)[:, :, None].expand(-1, -1, seen.shape[-1])  # row 0 is CLS
-    part = _caption(pair, told[:, :CAPTIONS].flatten(0, 1), seen.repeat_interleave(CAPTIONS, 0).gather(1, chosen))
+    part = _caption(pair, captions[:, :CAPTIONS].flatten(0, 1), seen.repeat_interleave(CAPTIONS, 0).gather(1, chosen))
     loss = itm + 0.75 * (0.3 * whole + 0.7 * part) + 0.25 * itc
     return loss, torch.stack([itm, itc, whole, part]).detach()
 

@@ -113,8 +113,8 @@ class Batches(IterableDataset):  # type: ignore[type-arg]
         focus = in_question(scene, question)
         self._put(arrays["query"][row], ENC, question)
         arrays["coverage"][row] = coverage(scene, focus).reshape(-1)
-        told = captions(scene, rng, CAPTIONS, focus) + captions(scene, rng, 1)
-        for place, text in enumerate(told):
+        descriptions = captions(scene, rng, CAPTIONS, focus) + captions(scene, rng, 1)
+        for place, text in enumerate(descriptions):
             self._put(arrays["captions"][row, place], DEC, PROMPT + text)
         pair = contrast(rng, scene, twins)
         self._put(arrays["contrast"][row], CLS, pair.text)

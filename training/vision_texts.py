@@ -70,8 +70,8 @@ def shows(scene: Scene, text: str) -> bool:
 def in_question(scene: Scene, text: str) -> list[int]:
     """Places of the things that a text is about: those it mentions, or all when it names none."""
     named = [what for what in mentions(text) if what.color or what.size or what.kind]
-    found = [place for place, thing in enumerate(scene.things) if any(what.holds(thing) for what in named)]
-    return found or list(range(len(scene.things)))
+    places = [place for place, thing in enumerate(scene.things) if any(what.holds(thing) for what in named)]
+    return places or list(range(len(scene.things)))
 
 
 def described(rng: random.Random, scene: Scene, thing: Thing) -> Phrase:
@@ -120,9 +120,9 @@ def _fill(rng: random.Random, form: str, what: Phrase, other: Phrase | None = No
 
 def _asked(rng: random.Random, scene: Scene) -> str:
     """A question as people ask it."""
-    made = draft(rng, [scene], rng.choice(list(TABLE["image"].values())), "image")
-    if made is not None:
-        return made.question.lower().rstrip("?.")
+    item = draft(rng, [scene], rng.choice(list(TABLE["image"].values())), "image")
+    if item is not None:
+        return item.question.lower().rstrip("?.")
     return one_text(rng, described(rng, scene, rng.choice(scene.things)))
 
 
@@ -153,8 +153,8 @@ def _commonest(rng: random.Random, scene: Scene) -> Phrase:
 
 
 def _two(rng: random.Random, scene: Scene) -> str:
-    one, other = (described(rng, scene, thing) for thing in rng.sample(scene.things, 2))
-    return _fill(rng, rng.choice(TWO), one, other)
+    first, second = (described(rng, scene, thing) for thing in rng.sample(scene.things, 2))
+    return _fill(rng, rng.choice(TWO), first, second)
 
 
 def statements(rng: random.Random, scene: Scene) -> tuple[str, str] | None:
@@ -168,7 +168,7 @@ def statements(rng: random.Random, scene: Scene) -> tuple[str, str] | None:
 
 
 OPPOSITE = {"to the left of": "to the right of", "above": "below"}
-OPPOSITE |= {other: one for one, other in OPPOSITE.items()}
+OPPOSITE |= {other: word for word, other in OPPOSITE.items()}
 SWAPS = ("swap", "swap", "opposite", "opposite", "one")
 """How a true relation is made false: its things exchanged, its word made the opposite, either thing changed."""
 
@@ -180,23 +180,23 @@ def relation_pair(rng: random.Random, scene: Scene) -> tuple[str, str] | None:
     how = rng.choice(SWAPS)
     for _ in range(4):
         a, b = rng.sample(scene.things, 2)
-        one, other = (Phrase(thing.kind, thing.color if rng.random() < 0.9 else None) for thing in (a, b))
+        subject, other = (Phrase(thing.kind, thing.color if rng.random() < 0.9 else None) for thing in (a, b))
         held = [relation for relation in RELATIONS if related(a, relation, b)]
-        if not held or one == other:
+        if not held or subject == other:
             continue
         relation = rng.choice(held)
-        first, word, second = one, relation, other
+        first, word, second = subject, relation, other
         if how == "swap":
-            first, second = other, one
+            first, second = other, subject
         elif how == "opposite":
             word = OPPOSITE[relation]
-        elif (changed := wrong(rng, scene, one)) is not None:
+        elif (changed := wrong(rng, scene, subject)) is not None:
             first = changed
         else:
             continue
         pairs = [(here, there) for here in first.find(scene) for there in second.find(scene) if here is not there]
         if not any(related(here, word, there) for here, there in pairs):
-            right, false = f"{one.one} {relation} {other.one}", f"{first.one} {word} {second.one}"
+            right, false = f"{subject.one} {relation} {other.one}", f"{first.one} {word} {second.one}"
             return stated(rng, right), stated(rng, false)
     return None
 
@@ -238,19 +238,19 @@ def _one_pair(rng: random.Random, scene: Scene) -> tuple[str, str] | None:
 def _two_pair(rng: random.Random, scene: Scene) -> tuple[str, str] | None:
     if len(scene.things) < 2:
         return None
-    one, other = (described(rng, scene, thing) for thing in rng.sample(scene.things, 2))
-    changed = wrong(rng, scene, one)
+    first, second = (described(rng, scene, thing) for thing in rng.sample(scene.things, 2))
+    changed = wrong(rng, scene, first)
     if changed is None:
         return None
-    return _two(rng, scene), _fill(rng, rng.choice(TWO), *rng.sample((changed, other), 2))
+    return _two(rng, scene), _fill(rng, rng.choice(TWO), *rng.sample((changed, second), 2))
 
 
 def _asked_pair(rng: random.Random, scene: Scene) -> tuple[str, str] | None:
-    found: dict[bool, str] = {}
+    by_truth: dict[bool, str] = {}
     for _ in range(6):
         text = _asked(rng, scene)
-        found.setdefault(shows(scene, text), text)
-    return (found[True], found[False]) if len(found) == 2 else None
+        by_truth.setdefault(shows(scene, text), text)
+    return (by_truth[True], by_truth[False]) if len(by_truth) == 2 else None
 
 
 @dataclass(frozen=True)
@@ -270,8 +270,8 @@ class Contrast:
 def contrast(rng: random.Random, scene: Scene, twins: Sequence[Scene] = ()) -> Contrast:
     """A phrase that is true of this scene and can be checked on any other; false of most of its twins if it can be."""
     changed = [thing for thing in scene.things if any(thing not in other.things for other in twins)]
-    told = [_contrast(rng, scene, changed) for _ in range(3 if twins else 1)]
-    return min(told, key=lambda one: sum(one.fits(other) for other in twins))
+    contrasts = [_contrast(rng, scene, changed) for _ in range(3 if twins else 1)]
+    return min(contrasts, key=lambda candidate: sum(candidate.fits(other) for other in twins))
 
 
 def _contrast(rng: random.Random, scene: Scene, changed: Sequence[Thing]) -> Contrast:

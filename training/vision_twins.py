@@ -57,7 +57,7 @@ def twin(rng: random.Random, scene: Scene, *, train: bool = True) -> Scene | Non
     changed = tuple(things)
     if sorted(changed, key=repr) == sorted(scene.things, key=repr):
         return None
-    if train and any((one.color, one.kind) in HELD_OUT for one in changed):
+    if train and any((member.color, member.kind) in HELD_OUT for member in changed):
         return None
     return replace(scene, things=changed)
 
@@ -74,10 +74,10 @@ def _another(rng: random.Random, scene: Scene, thing: Thing) -> Thing | None:
             room = BOX_SIDE - BOX_SIDES[thing.size]
             x, y = (rng.randint(0, room) * SCALE + radius for _ in range(2))
             reach = radius + SCALE
-            free = all(max(abs(x - one.x), abs(y - one.y)) >= reach + one.radius for one in scene.things)
+            free = all(max(abs(x - other.x), abs(y - other.y)) >= reach + other.radius for other in scene.things)
         else:
             x, y = (float(rng.randint(round(radius), round(CANVAS - radius))) for _ in range(2))
-            free = all(apart(x, y, radius, one) for one in scene.things)
+            free = all(apart(x, y, radius, other) for other in scene.things)
         if free:
             return replace(thing, x=x, y=y)
     return None

@@ -121,8 +121,8 @@ class Trainee(nn.Module):
         """Features of uint8 pictures (rows, y, x, 3), (rows, CELLS ** 2, width)."""
         model = self.network.model
         values = pixels.permute(0, 3, 1, 2).float() / 127.5 - 1
-        found: Tensor = model.connector(model.vision_model(pixel_values=values).last_hidden_state)
-        return found
+        features: Tensor = model.connector(model.vision_model(pixel_values=values).last_hidden_state)
+        return features
 
     def read(self, seen: Tensor, tokens: Tensor, segments: Tensor) -> Tensor:
         """The logits of the next token at each place of the texts, (rows, places, words).
@@ -142,8 +142,8 @@ class Trainee(nn.Module):
         first[:, before] = True
         starts = torch.where(first, place, 0).cummax(1).values
         positions = torch.where(place < before, place, before + place - starts)
-        given = (place < before)[None, None, :] | (whole[:, None, :] == whole[:, :, None])
-        allowed = (given & (place[None, None, :] <= place[None, :, None]))[:, None]
+        visible = (place < before)[None, None, :] | (whole[:, None, :] == whole[:, :, None])
+        allowed = (visible & (place[None, None, :] <= place[None, :, None]))[:, None]
         kind = torch.bfloat16 if hidden.is_cuda else hidden.dtype
         mask = torch.zeros(allowed.shape, dtype=kind, device=hidden.device).masked_fill(~allowed, -1e4)
         turned = model.rotary_emb(hidden, positions)
@@ -160,12 +160,17 @@ class Trainee(nn.Module):
         logits = logits[:, :-1].float()
         each = F.cross_entropy(logits.flatten(0, 1), wanted.flatten(), reduction="none").view_as(weights)
         loss = (each * weights).sum() / weights.sum()
-        answers, told = (weights == 1).float(), ((weights > 0) & (weights < 1)).float()
-        said = answers * (wanted != self.network.config.text_config.eos_token_id)
-        right = ((logits.argmax(-1) == wanted) * said).sum() / said.sum()
+        answers, captions = (weights == 1).float(), ((weights > 0) & (weights < 1)).float()
+        words = answers * (wanted != self.network.config.text_config.eos_token_id)
+        right = ((logits.argmax(-1) == wanted) * words).sum() / words.sum()
         cells = self._cells(seen, batch["cells"].flatten(0, 1).long())
-        figures = [(each * answers).sum() / answers.sum(), (each * told).sum() / told.sum().clamp(min=1), cells, right]
-        figures.append((told.sum() > 0).float())  # sets have no captions
+        figures = [
+            (each * answers).sum() / answers.sum(),
+            (each * captions).sum() / captions.sum().clamp(min=1),
+            cells,
+            right,
+        ]
+        figures.append((captions.sum() > 0).float())  # sets have no captions
         return loss + telling * cells, torch.stack(figures).detach()
 
     def _cells(self, seen: Tensor, looks: Tensor) -> Tensor:
@@ -175,8 +180,8 @@ class Trainee(nn.Module):
         every = F.cross_entropy(kind.flatten(0, 1), looks[..., 0].flatten(), reduction="none").view_as(there)
         loss = (every * (0.2 + there)).mean() * 4
         for logits, place in ((color, 1), (size, 2)):
-            one = F.cross_entropy(logits.flatten(0, 1), looks[..., place].flatten(), reduction="none").view_as(there)
-            loss = loss + (one * there).sum() / there.sum()
+            losses = F.cross_entropy(logits.flatten(0, 1), looks[..., place].flatten(), reduction="none").view_as(there)
+            loss = loss + (losses * there).sum() / there.sum()
         off = (within - looks[..., 3:].float() / 255).abs().sum(-1)
         total: Tensor = loss + 2 * (off * there).sum() / there.sum()
         return total
@@ -209,10 +214,10 @@ class Feed:
 
     def of(self, pictures: int) -> dict[str, Tensor]:
         """A batch about so many pictures each."""
-        found = self.pools[pictures].sample(self._rng, self.rows // pictures)
-        tensors = {name: torch.from_numpy(array) for name, array in found.items()}
+        arrays = self.pools[pictures].sample(self._rng, self.rows // pictures)
+        tensors = {name: torch.from_numpy(array) for name, array in arrays.items()}
         gpu = self.device.type == "cuda"
-        return {name: one.pin_memory() if gpu else one for name, one in tensors.items()}
+        return {name: tensor.pin_memory() if gpu else tensor for name, tensor in tensors.items()}
 
     def _gather(self) -> None:
         while True:
@@ -224,7 +229,7 @@ class Feed:
         begun = time.perf_counter()
         batch = self._queue.get()
         self.waited += time.perf_counter() - begun
-        return {name: one.to(self.device, non_blocking=True) for name, one in batch.items()}
+        return {name: tensor.to(self.device, non_blocking=True) for name, tensor in batch.items()}
 
 
 def _compiled(trainee: Trainee, feed: Feed, device: torch.device) -> None:
@@ -239,7 +244,7 @@ def _compiled(trainee: Trainee, feed: Feed, device: torch.device) -> None:
     begun = time.perf_counter()
     try:
         for pictures in SHARES:
-            batch = {name: one.to(device) for name, one in feed.of(pictures).items()}
+            batch = {name: tensor.to(device) for name, tensor in feed.of(pictures).items()}
             _loss(trainee, batch, 1.0)[0].backward()  # type: ignore[no-untyped-call]
             torch.cuda.synchronize()
             print(f"compiled for {pictures} pictures, {time.perf_counter() - begun:.0f} s", flush=True)
@@ -253,8 +258,8 @@ def _compiled(trainee: Trainee, feed: Feed, device: torch.device) -> None:
 def _loss(trainee: Trainee, batch: dict[str, Tensor], telling: float) -> tuple[Tensor, Tensor]:
     kind = batch["tokens"].device.type
     with torch.autocast(kind, torch.bfloat16, enabled=kind == "cuda"):
-        found: tuple[Tensor, Tensor] = trainee(batch, telling)
-    return found
+        output: tuple[Tensor, Tensor] = trainee(batch, telling)
+    return output
 
 
 def train(trainee: Trainee, feed: Feed, tokenizer: Any, options: argparse.Namespace, device: torch.device) -> None:
@@ -281,14 +286,14 @@ def train(trainee: Trainee, feed: Feed, tokenizer: Any, options: argparse.Namesp
         figures += parts
         steps, total, pictures = steps + 1, total + 1, pictures + batch["cells"].shape[0] * batch["cells"].shape[1]
         if time.perf_counter() - reported > 20:
-            answers, told, cells, right, tellers = (figures / steps).tolist()
+            answers, captions, cells, right, tellers = (figures / steps).tolist()
             spent = time.perf_counter() - reported
-            made = sum(pool.made * pool.pictures for pool in feed.pools.values())
-            told /= max(tellers, 1e-9)
+            picture_count = sum(pool.made * pool.pictures for pool in feed.pools.values())
+            captions /= max(tellers, 1e-9)
             print(
                 f"{time.perf_counter() - begun:4.0f} s step {total} answers {answers:.3f} right {right:.3f} "
-                f"captions {told:.3f} cells {cells:.3f} rate {rate:.1e}, {pictures / spent:.0f} pictures/s, "
-                f"waiting {feed.waited / spent:.0%}, {made} pictures made",
+                f"captions {captions:.3f} cells {cells:.3f} rate {rate:.1e}, {pictures / spent:.0f} pictures/s, "
+                f"waiting {feed.waited / spent:.0%}, {picture_count} pictures made",
                 flush=True,
             )
             figures.zero_()
@@ -309,7 +314,7 @@ def answers(folder: Path, asked: list[Case], device: torch.device, batch: int = 
     processor = AutoProcessor.from_pretrained(folder)
     network = AutoModelForImageTextToText.from_pretrained(folder, dtype=torch.float32).to(device).eval()
     order = sorted(range(len(asked)), key=lambda place: len(asked[place].scenes))
-    found = [""] * len(asked)
+    replies = [""] * len(asked)
     for start in range(0, len(order), batch):
         places = order[start : start + batch]
         shown = [[draw(scene) for scene in asked[place].scenes] for place in places]
@@ -317,11 +322,11 @@ def answers(folder: Path, asked: list[Case], device: torch.device, batch: int = 
             processor.apply_chat_template([turn(len(pictures), asked[place].question)], add_generation_prompt=True)
             for place, pictures in zip(places, shown, strict=True)
         ]
-        given = processor(text=prompts, images=shown, padding=True, return_tensors="pt").to(device)
-        made = network.generate(**given, max_new_tokens=12)[:, given["input_ids"].shape[1] :]
-        for place, text in zip(places, processor.batch_decode(made, skip_special_tokens=True), strict=True):
-            found[place] = text.strip()
-    return found
+        inputs = processor(text=prompts, images=shown, padding=True, return_tensors="pt").to(device)
+        outputs = network.generate(**inputs, max_new_tokens=12)[:, inputs["input_ids"].shape[1] :]
+        for place, text in zip(places, processor.batch_decode(outputs, skip_special_tokens=True), strict=True):
+            replies[place] = text.strip()
+    return replies
 
 
 def turn(pictures: int, text: str) -> dict[str, Any]:
@@ -339,7 +344,9 @@ def evaluate(folder: Path, count: int, device: torch.device) -> dict[str, dict[s
             form = "image" if len(case.scenes) == 1 else "set"
             for key in ("all", f"pictures {len(case.scenes)}", f"{form}.{case.kind}"):
                 hits[key].append(answer == case.answer)
-        report[split] = {key: {"right": sum(one) / len(one), "n": len(one)} for key, one in sorted(hits.items())}
+        report[split] = {
+            key: {"right": sum(results) / len(results), "n": len(results)} for key, results in sorted(hits.items())
+        }
     return report
 
 
@@ -347,8 +354,8 @@ def show(report: dict[str, dict[str, dict[str, Any]]]) -> None:
     """Prints the measurement as a table."""
     print(f"{'':24}" + "".join(f"{split:>26}" for split in report))
     for key in sorted({key for rows in report.values() for key in rows}):
-        found = [rows.get(key) for rows in report.values()]
-        print(f"{key:24}" + "".join(f"{one['right']:18.1%} n={one['n']:<5}" if one else " " * 26 for one in found))
+        row = [rows.get(key) for rows in report.values()]
+        print(f"{key:24}" + "".join(f"{cell['right']:18.1%} n={cell['n']:<5}" if cell else " " * 26 for cell in row))
 
 
 def main() -> None:
@@ -368,13 +375,13 @@ def main() -> None:
     if options.small:
         torch.set_num_threads(1)  # many times faster than several where others run
     slots = {1: 40000, 2: 10000, 3: 10000, 4: 5000, 5: 5000}
-    pools = {one: Pool(one, count // (50 if options.small else 1)) for one, count in slots.items()}
+    pools = {pictures: Pool(pictures, count // (50 if options.small else 1)) for pictures, count in slots.items()}
     workers = begin(pools, options.workers, options.seed)  # before anything touches the GPU
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     torch.backends.cuda.matmul.allow_tf32 = True
     tokenizer = build_tokenizer()
     trainee = Trainee(tokenizer).to(device)
-    count = sum(one.numel() for one in trainee.network.parameters())
+    count = sum(parameter.numel() for parameter in trainee.network.parameters())
     print(f"{count} parameters, {count * 2 / 1e6:.2f} MB in half precision; on {device}", flush=True)
     least = 40 if options.small else 800
     while any(pool.ready < min(pool.slots, least) for pool in pools.values()):

@@ -153,30 +153,30 @@ def texts(rng: random.Random, scenes: list[Scene]) -> list[Text]:
     if len(scenes) > 1:
         return _whole(rng, scenes, 9, [])
     scene, noted = scenes[0], list[Text]()
-    found = _whole(rng, scene, 4, noted)
-    found += _whole(rng, scenes, 1, noted)
+    questions = _whole(rng, scene, 4, noted)
+    questions += _whole(rng, scenes, 1, noted)
     rng.shuffle(noted)
-    found += noted[:3]
-    found += [one for _ in range(6) if (one := _elementary(rng, scene)) is not None]
-    told = captions(scene, rng, 2)
-    found += [Text(DESCRIBE, caption, "caption", 1) for caption in told]
-    rng.shuffle(found)
-    return found
+    questions += noted[:3]
+    questions += [question for _ in range(6) if (question := _elementary(rng, scene)) is not None]
+    descriptions = captions(scene, rng, 2)
+    questions += [Text(DESCRIBE, caption, "caption", 1) for caption in descriptions]
+    rng.shuffle(questions)
+    return questions
 
 
 def _whole(rng: random.Random, subject: Scene | list[Scene], count: int, noted: list[Text]) -> list[Text]:
     """Questions of the table; ``noted`` gets elementary ones that their programs ask about a single picture."""
-    found: list[Text] = []
+    questions: list[Text] = []
     for _ in range(count):
         item = ask(rng, subject, "train", lambda item: True)
         if item is None:
             continue
-        found.append(Text(asked(rng, item.question, item.answer), item.answer, item.type))
+        questions.append(Text(asked(rng, item.question, item.answer), item.answer, item.type))
         scenes = [subject] if isinstance(subject, Scene) else subject
         if len(scenes) == 1 and rng.random() < 0.6:
             parts = queries(item, scenes)
             noted += [Text(asked(rng, question, answer), answer, "elementary") for _, question, answer in parts]
-    return found
+    return questions
 
 
 def _elementary(rng: random.Random, scene: Scene) -> Text | None:
@@ -206,14 +206,14 @@ def _elementary(rng: random.Random, scene: Scene) -> Text | None:
 
 def cells(scene: Scene) -> np.ndarray:
     """What a picture shows where, uint8 (CELLS * CELLS, LOOKS); the last two say where in the cell, 0 to 255."""
-    found = np.zeros((CELLS * CELLS, LOOKS), np.uint8)
+    grid = np.zeros((CELLS * CELLS, LOOKS), np.uint8)
     side = CANVAS / CELLS
     for thing in scene.things:
         column, row = (min(int(middle // side), CELLS - 1) for middle in (thing.x, thing.y))
         within = ((thing.x / side - column) * 255, (thing.y / side - row) * 255)
         look = (KINDS.index(thing.kind) + 1, COLORS.index(thing.color), SIZES.index(thing.size))
-        found[row * CELLS + column] = (*look, *(min(255, round(one)) for one in within))
-    return found
+        grid[row * CELLS + column] = (*look, *(min(255, round(value)) for value in within))
+    return grid
 
 
 class Pool:
@@ -258,12 +258,12 @@ class Pool:
         ready = np.flatnonzero((stamps > 0) & (stamps % 2 == 0))
         chosen = rng.choice(ready, count)
         before = stamps[chosen].copy()
-        found = {name: self.arrays[name][chosen] for name in self.FIELDS}
+        groups = {name: self.arrays[name][chosen] for name in self.FIELDS}
         whole = np.flatnonzero((stamps[chosen] == before) & (before % 2 == 0))
         if len(whole) < count:
             kept = np.concatenate([whole, rng.choice(whole, count - len(whole))])
-            found = {name: array[kept] for name, array in found.items()}
-        return found
+            groups = {name: array[kept] for name, array in groups.items()}
+        return groups
 
     @property
     def ready(self) -> int:
@@ -276,14 +276,14 @@ class Pool:
         return int(self.arrays["stamps"].sum() // 2)
 
 
-def row_of(tokenizer: Any, made: list[Text], length: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def row_of(tokenizer: Any, parts: list[Text], length: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Packs texts into one row: tokens, the number of the text of each from 1 (0: none), and weights in the loss."""
     tokens, segments, weights = np.zeros(length, np.int16), np.zeros(length, np.int8), np.zeros(length, np.uint8)
     place = number = 0
-    for text in made:
-        given = tokenizer.encode(text.asked, add_special_tokens=False).ids
+    for text in parts:
+        question = tokenizer.encode(text.asked, add_special_tokens=False).ids
         answer = tokenizer.encode(text.answer, add_special_tokens=False).ids
-        ids = [*given, tokenizer.token_to_id(ANSWER), *answer, tokenizer.token_to_id(END)]
+        ids = [*question, tokenizer.token_to_id(ANSWER), *answer, tokenizer.token_to_id(END)]
         if place + len(ids) > length:
             continue
         number += 1
@@ -312,12 +312,12 @@ def _work(pools: dict[int, Pool], number: int, workers: int, seed: int) -> None:
 def begin(pools: dict[int, Pool], workers: int, seed: int) -> list[Any]:
     """Starts processes that fill the pools for ever; they end with this one."""
     context = multiprocessing.get_context("fork")
-    found = [
+    processes = [
         context.Process(target=_work, args=(pools, number, workers, seed), daemon=True) for number in range(workers)
     ]
-    for process in found:
+    for process in processes:
         process.start()
-    return found
+    return processes
 
 
 @dataclass(frozen=True)
@@ -333,9 +333,9 @@ class Case:
 
 def cases(count: int, split: Literal["test", "test_combinations", "test_wording"], seed: int = 0) -> list[Case]:
     """Questions on scenes that no training draws: 45 % about one picture, 15 % elementary, the rest about sets."""
-    rng, found = random.Random(f"vlm {split} {seed}"), list[Case]()
+    rng, questions = random.Random(f"vlm {split} {seed}"), list[Case]()
     be_quick()
-    while len(found) < count:
+    while len(questions) < count:
         chance = rng.random()
         pictures = 1 if chance < 0.6 else rng.choice((2, 2, 3, 3, 4, 5))
         scenes = draw_group(rng, pictures, split)
@@ -349,5 +349,5 @@ def cases(count: int, split: Literal["test", "test_combinations", "test_wording"
             if not noted:
                 continue
             case = rng.choice(noted)
-        found.append(Case(scenes, is_it_true(case[0], case[1]) + SUFFIX, case[1], case[2], split))
-    return found
+        questions.append(Case(scenes, is_it_true(case[0], case[1]) + SUFFIX, case[1], case[2], split))
+    return questions

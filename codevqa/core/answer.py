@@ -89,7 +89,7 @@ class Answer:
         if len(parts) < 2:
             return ""
         joined = {"sum": "their numbers are summed", "any": "yes is yes in any", "all": "yes is yes in all"}
-        most = max(len(one.images) for one in parts)
+        most = max(len(part.images) for part in parts)
         return f"read in {len(parts)} parts of up to {most} pictures: {joined.get(joins(self.question), 'joined')}"
 
     def __repr__(self) -> str:
@@ -109,20 +109,20 @@ class Answer:
             for call in self.trace.calls
         ]
         bare = replace(self, value=None, trace=replace(self.trace, calls=tuple(calls)))
-        told: dict[str, Any] = _ANSWER.dump_python(bare, mode="json", exclude={"sources"})
-        told |= {**told.pop("trace"), "answer": self.text, "written": told["program"]}
-        told["program"] = self.program.source if self.program else None
-        for shown, call in zip(told["calls"], self.trace.calls, strict=True):
+        record: dict[str, Any] = _ANSWER.dump_python(bare, mode="json", exclude={"sources"})
+        record |= {**record.pop("trace"), "answer": self.text, "written": record["program"]}
+        record["program"] = self.program.source if self.program else None
+        for shown, call in zip(record["calls"], self.trace.calls, strict=True):
             shown |= value_keys("arguments", dict(call.arguments)) | value_keys("value", call.value)
         if not evidence:
-            for one in (told, *told["calls"]):
-                one["seconds"] = round(one["seconds"], 4)
-            short = [{key: call[key] for key in _SHORT_CALL} for call in told["calls"]]
-            several = {key: told[key] for key in _SEVERAL[:2]} if self.trace.drafts else {}
-            return {**{key: told[key] for key in _SHORT}, "calls": short, **several}
-        told["attempts"] = [{"program": program, "error": error} for program, error in told["attempts"]]
-        several = {key: told[key] for key in _SEVERAL} if self.trace.drafts else {}
-        return {key: told[key] for key in (*_SHORT, *_LONG)} | several | value_keys("value", self.value)
+            for entry in (record, *record["calls"]):
+                entry["seconds"] = round(entry["seconds"], 4)
+            short = [{key: call[key] for key in _SHORT_CALL} for call in record["calls"]]
+            several = {key: record[key] for key in _SEVERAL[:2]} if self.trace.drafts else {}
+            return {**{key: record[key] for key in _SHORT}, "calls": short, **several}
+        record["attempts"] = [{"program": program, "error": error} for program, error in record["attempts"]]
+        several = {key: record[key] for key in _SEVERAL} if self.trace.drafts else {}
+        return {key: record[key] for key in (*_SHORT, *_LONG)} | several | value_keys("value", self.value)
 
     def to_json(self, *, evidence: bool = True) -> str:
         """Returns :meth:`to_dict` as one line of JSON."""
@@ -143,17 +143,24 @@ class Answer:
                 hint="Write it with to_json(evidence=True), or --json --evidence.",
             )
         try:
-            told = {key: data[key] for key in (*_SHORT, *_LONG)}
-            told |= {key: data[key] for key in _SEVERAL[:2] if key in data}
+            record = {key: data[key] for key in (*_SHORT, *_LONG)}
+            record |= {key: data[key] for key in _SEVERAL[:2] if key in data}
             trace = {
-                "calls": [{**one, **read_value("arguments", one), **read_value("value", one)} for one in told["calls"]],
-                "printed": told["printed"],
-                "attempts": [(one["program"], one["error"]) for one in told["attempts"]],
-                "baseline": told["baseline"],
+                "calls": [
+                    {**call, **read_value("arguments", call), **read_value("value", call)} for call in record["calls"]
+                ],
+                "printed": record["printed"],
+                "attempts": [(attempt["program"], attempt["error"]) for attempt in record["attempts"]],
+                "baseline": record["baseline"],
                 "drafts": data.get("drafts", ()),
             }
-            whole = {"text": told["answer"], "program": told["written"], "trace": trace, **read_value("value", data)}
-            return _ANSWER.validate_python(told | whole)
+            whole = {
+                "text": record["answer"],
+                "program": record["written"],
+                "trace": trace,
+                **read_value("value", data),
+            }
+            return _ANSWER.validate_python(record | whole)
         except ValidationError as error:
             first = error.errors(include_url=False, include_input=False)[0]
             reason = f"{'.'.join(map(str, first['loc']))}: {first['msg']}"

@@ -45,19 +45,19 @@ class Catalogue:
 
     def read(self) -> dict[str, Known]:
         """Returns what is known, by place."""
-        found: dict[str, Known] = {}
+        known: dict[str, Known] = {}
         try:
             lines = self._file.read_bytes().splitlines()
         except FileNotFoundError:
-            return found
+            return known
         except OSError as error:
             cannot_keep(self._file.parent, error)
-            return found
+            return known
         for line in lines:
             with suppress(ValueError, TypeError):
                 place, stamp, key, (width, height), wrong, notes = json.loads(line)
-                found[place] = Known(stamp, key, (int(width), int(height)), wrong, dict(notes))
-        return found
+                known[place] = Known(stamp, key, (int(width), int(height)), wrong, dict(notes))
+        return known
 
     def put(self, place: str, known: Known) -> None:
         """Keeps what was learnt of a file, soon."""

@@ -54,9 +54,9 @@ class StoredPicture(Picture):
     def __init__(
         self, file: PictureFile, known: Known, index: Path, catalogue: Catalogue, notes: dict[str, float]
     ) -> None:
-        given = {"key": known.key, "name": file.name, "path": Path(file.path), "member": file.member}
+        fields = {"key": known.key, "name": file.name, "path": Path(file.path), "member": file.member}
         own = {"shelf": index / _SHELF, "_file": file, "_known": known, "_catalogue": catalogue, "_notes": notes}
-        for name, value in {**given, **own}.items():
+        for name, value in {**fields, **own}.items():
             object.__setattr__(self, name, value)
 
     @property
@@ -136,10 +136,10 @@ class Collection:
     def __init__(
         self, sources: Source | Sequence[Source], *, recursive: bool = False, index: Source | None = None
     ) -> None:
-        given = [sources] if isinstance(sources, str | os.PathLike) else sources
-        if not isinstance(given, list | tuple) or not all(isinstance(one, str | os.PathLike) for one in given):
+        paths = [sources] if isinstance(sources, str | os.PathLike) else sources
+        if not isinstance(paths, list | tuple) or not all(isinstance(path, str | os.PathLike) for path in paths):
             raise InputError("A collection is made of paths.", hint="Give a folder, a zip file or a list of files.")
-        self.sources: list[Source] = list(given)
+        self.sources: list[Source] = list(paths)
         self.recursive = recursive
         self.index = Path(index) if index is not None else _index_of(self.sources)
         """Folder of what is kept about it; that may be deleted at any time."""
@@ -169,13 +169,13 @@ class Collection:
         pictures, left_out = [], search.left_out
         notes: dict[str, dict[str, float]] = {}
         try:
-            for count, (file, found) in enumerate(_looked_at(files, known, catalogue), 1):
-                if found.key:
-                    noted = notes.setdefault(found.key, {})
-                    noted.update(found.notes)
-                    pictures.append(StoredPicture(file, found, self.index, catalogue, noted))
+            for count, (file, entry) in enumerate(_looked_at(files, known, catalogue), 1):
+                if entry.key:
+                    noted = notes.setdefault(entry.key, {})
+                    noted.update(entry.notes)
+                    pictures.append(StoredPicture(file, entry, self.index, catalogue, noted))
                 else:
-                    left_out.append(LeftOut(file.name, found.wrong))
+                    left_out.append(LeftOut(file.name, entry.wrong))
                 if tell is not None:
                     tell(count, len(files))
         finally:
@@ -190,9 +190,9 @@ class Collection:
 
     def share(self, place: int, step: int) -> Collection:
         """Returns every ``step``-th of its pictures, from ``place`` on, as a collection with the same index."""
-        found = copy.copy(self)
-        found._pictures = self.open()[place::step]
-        return found
+        part = copy.copy(self)
+        part._pictures = self.open()[place::step]
+        return part
 
     def drop_index(self) -> None:
         """Deletes what is kept about it, and nothing else that its folder may hold.
@@ -226,13 +226,13 @@ Pictures: TypeAlias = "ImageSource | Sequence[ImageSource] | Collection"
 """What a question is asked about."""
 
 
-def held(given: Pictures) -> tuple[Held, ...]:
+def held(pictures: Pictures) -> tuple[Held, ...]:
     """Returns pictures as :func:`~.images.hold` does, or those of a collection, which is opened.
 
     Raises:
         InputError: the collection cannot be opened.
     """
-    return given.open() if isinstance(given, Collection) else hold(given)
+    return pictures.open() if isinstance(pictures, Collection) else hold(pictures)
 
 
 def _looked_at(
@@ -241,7 +241,9 @@ def _looked_at(
     """Yields what is known of each file, in order, reading in threads what is new or changed."""
     threads = ThreadPoolExecutor(min(16, os.cpu_count() or 1), thread_name_prefix="codevqa-collection")
     try:
-        yield from zip(files, threads.map(lambda one: _look(one, known.get(one.place), catalogue), files), strict=True)
+        yield from zip(
+            files, threads.map(lambda file: _look(file, known.get(file.place), catalogue), files), strict=True
+        )
     finally:
         threads.shutdown(cancel_futures=True)  # an interrupt does not wait for the files that are left
 
@@ -255,22 +257,22 @@ def _look(file: PictureFile, old: Known | None, catalogue: Catalogue) -> Known:
     except OSError as error:
         return Known("", wrong=f"{error.strerror or error}.")
     except ImageError as error:
-        found = Known(stamp, wrong=str(error))
+        known = Known(stamp, wrong=str(error))
         if getattr(error.__context__, "errno", None) is not None:
-            return found  # the file may be whole, and the disk or the network not: it is read again next time
+            return known  # the file may be whole, and the disk or the network not: it is read again next time
     else:
         decoded(picture.key, lambda: picture.pixels)
-        found = Known(stamp, picture.key, picture.size)
-    catalogue.put(file.place, found)
-    return found
+        known = Known(stamp, picture.key, picture.size)
+    catalogue.put(file.place, known)
+    return known
 
 
 def _has_folders(source: Source) -> bool:
     place = Path(os.fsdecode(source))
-    return place.is_dir() and any(one.is_dir() for one in place.iterdir())
+    return place.is_dir() and any(entry.is_dir() for entry in place.iterdir())
 
 
 def _index_of(sources: Sequence[Source]) -> Path:
-    places = sorted(os.path.realpath(os.fsdecode(one)) for one in sources)
+    places = sorted(os.path.realpath(os.fsdecode(source)) for source in sources)
     name = hashlib.sha256(json.dumps(places).encode()).hexdigest()[:16]
     return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "codevqa" / "index" / name

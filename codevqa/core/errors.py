@@ -44,9 +44,9 @@ def nearest(name: str, known: Iterable[str]) -> str:
     """Returns "Did you mean ...?" with the known name that was probably meant; empty where none is like it."""
     from difflib import get_close_matches
 
-    names = {one.lower(): one for one in known}
-    found = get_close_matches(name.lower(), names, n=1)
-    return f"Did you mean {names[found[0]]}?" if found else ""
+    names = {candidate.lower(): candidate for candidate in known}
+    matches = get_close_matches(name.lower(), names, n=1)
+    return f"Did you mean {names[matches[0]]}?" if matches else ""
 
 
 def record(error: BaseException) -> ErrorRecord:
@@ -116,8 +116,8 @@ class ModelError(CodeVQAError):
         """
         copied = type(self).__new__(type(self))
         copied.__dict__.update(self.__dict__)
-        told = program.record()
-        copied.message = f"The fallback failed: {self} Before that, the program failed: {told.type}: {told.message}"
+        cause = program.record()
+        copied.message = f"The fallback failed: {self} Before that, the program failed: {cause.type}: {cause.message}"
         copied.hint = ""
         copied.args = (copied.message,)
         return copied

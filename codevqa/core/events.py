@@ -29,8 +29,8 @@ class Told:
     """Shows itself on one line: its name and its fields, each cut short."""
 
     def __repr__(self) -> str:
-        told = ", ".join(f"{name}={value!r:.50}" for name, value in vars(self).items())
-        return f"{type(self).__name__}({told:.100})"
+        text = ", ".join(f"{name}={value!r:.50}" for name, value in vars(self).items())
+        return f"{type(self).__name__}({text:.100})"
 
 
 @dataclass(frozen=True, repr=False)

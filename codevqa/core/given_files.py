@@ -92,10 +92,10 @@ def pictures_and_question(data: Any, where: str) -> tuple[list[str], str]:
     Raises:
         InputError: it is no such line.
     """
-    given: dict[str, Any] = data if isinstance(data, dict) else {}
-    images, question = given.get("images", given.get("image")), given.get("question")
+    row: dict[str, Any] = data if isinstance(data, dict) else {}
+    images, question = row.get("images", row.get("image")), row.get("question")
     words = [images] if isinstance(images, str) else images
-    if not isinstance(words, list) or not all(isinstance(one, str) for one in words) or not isinstance(question, str):
+    if not isinstance(words, list) or not all(isinstance(path, str) for path in words) or not isinstance(question, str):
         raise InputError(
             f'{where} lacks "images" or "question".', hint='Write {"images": ["a.png"], "question": "..."}.'
         )
@@ -143,8 +143,8 @@ def check_values(value: Any, where: str, *, finite: bool = True, depth: int = 0)
         if depth == DEEPEST:
             raise InputError(f"{where} is nested too deeply.")
         for inner in (value, value.values()) if isinstance(value, dict) else (value,):
-            for one in inner:
-                check_values(one, where, finite=finite, depth=depth + 1)
+            for child in inner:
+                check_values(child, where, finite=finite, depth=depth + 1)
     elif isinstance(value, int) and value.bit_length() > _BITS:
         raise InputError(f"{where}: a number has too many digits.")
     elif isinstance(value, float) and finite and not math.isfinite(value):

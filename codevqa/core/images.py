@@ -75,11 +75,11 @@ def hold(sources: ImageSource | Held | Sequence[ImageSource | Held]) -> tuple[He
     Call it in the thread that was given them, before that thread goes on. It never raises: an error is raised when
     its picture is loaded.
     """
-    given = sources if isinstance(sources, list | tuple) else (sources,)
-    if len(given) > MAX_PICTURES and not all(isinstance(one, Picture) for one in given):
+    pictures = sources if isinstance(sources, list | tuple) else (sources,)
+    if len(pictures) > MAX_PICTURES and not all(isinstance(picture, Picture) for picture in pictures):
         hint = f"The limit is {MAX_PICTURES:,} a question: give a Collection of their files."
-        return (ImageError(f"These are {len(given):,} pictures.", hint=hint),)
-    return tuple(map(_held, given))
+        return (ImageError(f"These are {len(pictures):,} pictures.", hint=hint),)
+    return tuple(map(_held, pictures))
 
 
 def load_picture(source: ImageSource | Held) -> Picture:
@@ -105,10 +105,10 @@ def load_picture(source: ImageSource | Held) -> Picture:
     try:
         # A pipe would wait for its writer.
         with open(path, "rb", opener=lambda name, flags: os.open(name, flags | getattr(os, "O_NONBLOCK", 0))) as file:
-            found = os.fstat(file.fileno())
-            if not stat.S_ISREG(found.st_mode):
+            status = os.fstat(file.fileno())
+            if not stat.S_ISREG(status.st_mode):
                 raise ImageError(f"{shown} is not a file.", hint="Give the picture files.")
-            _check_bytes(found.st_size, shown)
+            _check_bytes(status.st_size, shown)
             return _decode(file, shown, Path(path).name)
     except IsADirectoryError:
         raise ImageError(f"{shown} is a folder, not a picture.", hint="Give the picture files.") from None
@@ -137,10 +137,10 @@ def load_pictures(sources: ImageSource | Held | Sequence[ImageSource | Held]) ->
     Raises:
         ImageError: a picture cannot be used, the list is empty, or there are too many.
     """
-    given = hold(sources)
-    if not given:
+    pictures = hold(sources)
+    if not pictures:
         raise ImageError("No picture was given.", hint="Give at least one.")
-    return tuple(map(load_picture, given))
+    return tuple(map(load_picture, pictures))
 
 
 def cut(picture: Picture, part: tuple[int, int, int, int]) -> Picture:

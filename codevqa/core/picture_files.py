@@ -56,8 +56,8 @@ class PictureFile:
         Raises:
             OSError: it is gone.
         """
-        found = Path(self.path).stat()
-        return f"{found.st_mtime_ns} {found.st_ctime_ns} {found.st_size} {found.st_ino}"
+        status = Path(self.path).stat()
+        return f"{status.st_mtime_ns} {status.st_ctime_ns} {status.st_size} {status.st_ino}"
 
     def load(self) -> Picture:
         """Reads it.
@@ -129,10 +129,10 @@ class Search:
                 folders.clear()
                 continue
             met.add((at.st_dev, at.st_ino))
-            folders[:] = sorted(one for one in folders if self.recursive and not one.startswith("."))
+            folders[:] = sorted(entry for entry in folders if self.recursive and not entry.startswith("."))
             below = folder.removeprefix(root).strip(os.sep)
             inner = f"{before}{below}{os.sep if below else ''}"
-            for name in sorted(one for one in files if not one.startswith(".")):
+            for name in sorted(entry for entry in files if not entry.startswith(".")):
                 if _ending(name) in ENDINGS:
                     yield PictureFile(f"{folder.rstrip(os.sep)}{os.sep}{name}", shown_path(f"{inner}{name}"))
 
@@ -154,8 +154,8 @@ def _ending(name: str) -> str:
 
 
 def _archive_key(path: str) -> tuple[str, int, int]:
-    found = Path(path).stat()
-    return path, found.st_mtime_ns, found.st_size
+    status = Path(path).stat()
+    return path, status.st_mtime_ns, status.st_size
 
 
 @cached(LRUCache(4), key=_archive_key, lock=threading.Lock())
@@ -175,7 +175,7 @@ def _unpacked(file: PictureFile) -> bytes:
         return member.read(MAX_BYTES + 1)
 
 
-recent: LRUCache[str, PILImage.Image] = LRUCache(DECODED_BYTES, getsizeof=lambda one: 3 * one.width * one.height)
+recent: LRUCache[str, PILImage.Image] = LRUCache(DECODED_BYTES, getsizeof=lambda image: 3 * image.width * image.height)
 """Pictures that were decoded a moment ago. Two models look at most of them, one after the other."""
 
 

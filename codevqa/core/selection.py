@@ -46,8 +46,8 @@ class Selection:
     @property
     def unsure(self) -> tuple[Pick, ...]:
         """Pictures to check first: those whose chance is nearest to one half, of either kind."""
-        doubtful = [one for one in (*self.picked, *self.others) if SURE > one.chance > 1 - SURE]
-        return tuple(sorted(doubtful, key=lambda one: abs(one.chance - 0.5)))
+        doubtful = [pick for pick in (*self.picked, *self.others) if SURE > pick.chance > 1 - SURE]
+        return tuple(sorted(doubtful, key=lambda pick: abs(pick.chance - 0.5)))
 
 
 SURE = 0.95
@@ -69,21 +69,24 @@ def selections(trace: Trace) -> tuple[Selection, ...]:
     Chances are fitted on drawn pictures and their models (``benchmarks/collection.py calibration``). Of others they
     give the order, and a rough idea.
     """
-    found: list[Selection] = []
+    results: list[Selection] = []
     asked: dict[str, dict[ImageRef, Call]] = {}
     for call in trace.calls:
         if call.error is not None:
             continue
-        if call.name in ("select", "count") and any(one.kind == "select" for one in call.evidence):
-            found.append(_selected(call))
+        if call.name in ("select", "count") and any(evidence.kind == "select" for evidence in call.evidence):
+            results.append(_selected(call))
         picture, question = call.arguments.get("img"), call.arguments.get("question")
         if call.name in ("query", "visual_query") and isinstance(picture, ImageRef) and isinstance(question, str):
             if question not in asked:
                 asked[question] = {}
-                found.append(Selection(question, ()))  # holds its place
+                results.append(Selection(question, ()))  # holds its place
             asked[question].setdefault(picture, call)
-    whole = [_looped(one.question, asked[one.question]) if one.question in asked else one for one in found]
-    return tuple(one for one in whole if one is not None)
+    whole = [
+        _looped(selection.question, asked[selection.question]) if selection.question in asked else selection
+        for selection in results
+    ]
+    return tuple(selection for selection in whole if selection is not None)
 
 
 def chance_of_yes(answer: str, evidence: Sequence[Evidence]) -> float:
@@ -106,9 +109,11 @@ def chance_of_yes(answer: str, evidence: Sequence[Evidence]) -> float:
 def _matched(logits: Sequence[float]) -> float:
     """Returns how probable it is that what image-text matching says of descriptions is right."""
     first, weight = MATCH
-    holds = [logistic(first + weight * one) for one in logits]
-    sure = [max(chance, 0.5) if one > 0 else max(1 - chance, 0.5) for one, chance in zip(logits, holds, strict=True)]
-    if len({one > 0 for one in logits}) == 1:
+    holds = [logistic(first + weight * logit) for logit in logits]
+    sure = [
+        max(chance, 0.5) if logit > 0 else max(1 - chance, 0.5) for logit, chance in zip(logits, holds, strict=True)
+    ]
+    if len({logit > 0 for logit in logits}) == 1:
         return math.prod(sure)  # each of them had to hold, or not to
     return min(sure[-2:])  # the last decided, beside the one before
 
@@ -126,11 +131,11 @@ def number_range(chances: Sequence[float]) -> tuple[int, int]:
     """
     import numpy as np
 
-    certain = sum(one >= 0.999 for one in chances)
+    certain = sum(chance >= 0.999 for chance in chances)
     likely = np.ones(1)
-    for one in chances:
-        if 0.001 < one < 0.999:
-            likely = np.convolve(likely, (1 - one, one))
+    for chance in chances:
+        if 0.001 < chance < 0.999:
+            likely = np.convolve(likely, (1 - chance, chance))
     below = np.concatenate(([0.0], np.cumsum(likely)))
     ends = np.searchsorted(below, below[:-1] + HELD - 1e-12)  # of the shortest range that begins at each place
     starts = [place for place, end in enumerate(ends) if end < len(below)]
@@ -139,7 +144,7 @@ def number_range(chances: Sequence[float]) -> tuple[int, int]:
 
 
 def _selected(call: Call) -> Selection:
-    by_kind = {one.kind: one for one in call.evidence}
+    by_kind = {evidence.kind: evidence for evidence in call.evidence}
     seen, out = by_kind["select"], by_kind.get("ruled_out", Evidence("ruled_out"))
     unread, left = (by_kind.get(kind, Evidence(kind)).images for kind in ("unread", "left"))
     picks = [Pick(ref, chance) for ref, chance in zip(seen.images, seen.scores, strict=True)]
@@ -158,7 +163,7 @@ def _looped(question: str, calls: Mapping[ImageRef, Call]) -> Selection | None:
 
 
 def _split(question: str, picks: Sequence[Pick]) -> Selection:
-    surest = sorted(picks, key=lambda one: (-one.chance, one.image.index))
-    picked = tuple(one for one in surest if one.chance >= 0.5)
-    low, high = number_range([one.chance for one in picks])
+    surest = sorted(picks, key=lambda pick: (-pick.chance, pick.image.index))
+    picked = tuple(pick for pick in surest if pick.chance >= 0.5)
+    low, high = number_range([pick.chance for pick in picks])
     return Selection(question, picked, tuple(surest[len(picked) :]), low, high)

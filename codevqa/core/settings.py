@@ -59,16 +59,16 @@ def input_error(error: ValidationError, kind: type, table: str = "") -> InputErr
         return InputError(f"{name} is missing.")
     if first["type"] == "value_error":
         return InputError(f"{name} {first['ctx']['error']}.")
-    return InputError(f"{name} {_told([first, *(one for one in others if one['loc'][0] == first['loc'][0])])}")
+    return InputError(f"{name} {_told([first, *(other for other in others if other['loc'][0] == first['loc'][0])])}")
 
 
 def _told(mistakes: Iterable[ErrorDetails]) -> str:
     """Returns in pydantic's words what a value must be; of a union, each thing that it may be."""
     first, *others = mistakes
-    told = list(dict.fromkeys(one["msg"].partition(", unable to")[0] for one in (first, *others)))
-    if all(one.startswith(_SHOULD) for one in told):
-        return f"must be {' or '.join(one.removeprefix(_SHOULD) for one in told)}, not {first['input']!r:.60}."
-    return f"cannot be {first['input']!r:.60}: {' or '.join(told)}."
+    texts = list(dict.fromkeys(mistake["msg"].partition(", unable to")[0] for mistake in (first, *others)))
+    if all(text.startswith(_SHOULD) for text in texts):
+        return f"must be {' or '.join(text.removeprefix(_SHOULD) for text in texts)}, not {first['input']!r:.60}."
+    return f"cannot be {first['input']!r:.60}: {' or '.join(texts)}."
 
 
 @dataclass(frozen=True, config=STRICT)
@@ -84,9 +84,9 @@ class _Table:
 
     @model_validator(mode="wrap")
     @classmethod
-    def _checked(cls, given: Any, make: ModelWrapValidatorHandler[Self]) -> Self:
+    def _checked(cls, data: Any, make: ModelWrapValidatorHandler[Self]) -> Self:
         try:
-            return make(given)
+            return make(data)
         except ValidationError as error:
             raise input_error(error, cls, cls.table) from None
 

@@ -48,7 +48,7 @@ def sentence_case(question: str, *, spaces: bool = False) -> str:
 
 def visible(text: str) -> str:
     """Returns a text as a terminal may print it: what would move its cursor or turn its letters round is spelt out."""
-    return _CONTROL.sub(lambda found: found[0].encode("unicode_escape", "surrogatepass").decode(), text)
+    return _CONTROL.sub(lambda match: match[0].encode("unicode_escape", "surrogatepass").decode(), text)
 
 
 def whole_characters(text: str) -> str:
@@ -126,7 +126,7 @@ def _without(text: str, opening: re.Pattern[str], closing: re.Pattern[str]) -> s
         else:
             kept.clear()  # opened in the prompt, or closed twice
         place = last = end.end()
-    starts = (one.start() for one in opening.finditer(text, place))
+    starts = (match.start() for match in opening.finditer(text, place))
     heads = (at for at in starts if not text[place : min(at, place + _WIDEST)].strip() or _heads_line(text, at))
     start = next(heads, None)
     if start is None and last is None:

@@ -70,14 +70,14 @@ class ImageRef:
         return [self.index, *self.part] if self.part else self.index
 
     @staticmethod
-    def read(given: object) -> ImageRef:
+    def read(value: object) -> ImageRef:
         """Returns what :attr:`json` gave.
 
         Raises:
             ValueError: it did not.
         """
-        numbers: list[Any] = given if isinstance(given, list) and len(given) == 5 else [given]
-        if any(type(one) is not int for one in numbers):
+        numbers: list[Any] = value if isinstance(value, list) and len(value) == 5 else [value]
+        if any(type(entry) is not int for entry in numbers):
             raise ValueError("a picture must be named by its number")
         return ImageRef(numbers[0], tuple(numbers[1:]) or None)
 
@@ -231,7 +231,7 @@ class Trace:
     """The programs that the answer's was chosen from, where several were written."""
 
     def __repr__(self) -> str:
-        counts = ((len(getattr(self, one.name)), one.name) for one in fields(self) if one.name != "printed")
+        counts = ((len(getattr(self, entry.name)), entry.name) for entry in fields(self) if entry.name != "printed")
         return f"<Trace: {', '.join(f'{count} {name}' for count, name in counts if count) or 'nothing'}>"
 
 

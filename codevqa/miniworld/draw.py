@@ -174,8 +174,8 @@ def pattern_mask(pattern: str, scale: int, side: int) -> Image.Image:
     """
     if pattern == "gradient":
         return Image.linear_gradient("L").resize((1, side), Image.Resampling.BILINEAR)
-    found = Image.new("1", (side, side), 0)
-    pen = ImageDraw.Draw(found)
+    image = Image.new("1", (side, side), 0)
+    pen = ImageDraw.Draw(image)
     if pattern == "horizon":
         pen.rectangle((0, side * scale // 100, side, side), fill=1)
     elif pattern == "stripes":
@@ -189,7 +189,7 @@ def pattern_mask(pattern: str, scale: int, side: int) -> Image.Image:
         for y in range(scale, side, 2 * scale):
             for x in range(scale, side, 2 * scale):
                 pen.ellipse((x - scale // 3, y - scale // 3, x + scale // 3, y + scale // 3), fill=1)
-    return found
+    return image
 
 
 def paint(

@@ -68,25 +68,25 @@ def write(
     if not all(1 <= size <= LARGEST_SET for size in sets):
         raise InputError(f"Sets of {min(sets)} to {max(sets)} pictures.", hint=f"From 1 to {LARGEST_SET} can be drawn.")
     out, counts = Path(os.path.abspath(out)), dict[str, int]()  # noqa: PTH100 - a link stays a link
-    splits = [one for one in SPLITS if one in splits]
+    splits = [known for known in SPLITS if known in splits]
     try:
         if os.path.lexists(out) and (not out.is_dir() or out.is_symlink() or any(out.iterdir())):
             raise InputError(f"{out} is not an empty folder.", hint="Give a folder that does not exist yet.")
         out.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix=f".{out.name}.", dir=out.parent) as held:
-            made = Path(held) / "new"
+            root = Path(held) / "new"
             for split in splits:
                 many = images * 2 if split == "train" else images
                 for name in only:
                     progress(f"{name}: {split}")
-                    counts |= WRITERS[name](made / name, split, many, seed, SPLITS.index(split))
+                    counts |= WRITERS[name](root / name, split, many, seed, SPLITS.index(split))
                 for size in dict.fromkeys(sets):
                     progress(f"covr and collections: {split}, sets of {size}")
                     for name, larger in (("covr", export_covr), ("collections", export_collections)):
-                        counts |= larger.write_split(made / name, split, images, seed, SPLITS.index(split), size)
+                        counts |= larger.write_split(root / name, split, images, seed, SPLITS.index(split), size)
             about = {"images": images, "seed": seed, "splits": splits, "questions": counts}
-            (made / ABOUT).write_text(json.dumps(about, indent=1) + "\n", encoding="utf-8")
-            made.rename(out)
+            (root / ABOUT).write_text(json.dumps(about, indent=1) + "\n", encoding="utf-8")
+            root.rename(out)
     except OSError as error:
         raise SetupError(f"Cannot write {out}: {error.strerror or error}.", hint="Give another folder.") from error
     return counts

@@ -74,40 +74,40 @@ def write_split(root: Path, split: str, questions: int, seed: int, place: int, s
     """
     name, rows, most = f"{split}_{size}", list[dict[str, Any]](), min(max(4, size // 5), QUESTIONS)
     rng = random.Random(f"collections {name} {seed}")
-    said: dict[str, Counter[str]] = {kind: Counter() for kind in KINDS}
+    answers: dict[str, Counter[str]] = {kind: Counter() for kind in KINDS}
     for number in tries(questions, f"collections {name}"):
         if len(rows) >= questions:
             break
         scenes = sample_set(rng, style="plain", size=size, split=split_of_world(split))
-        paths = [f"images/{name}/{number}/{one:04d}.jpg" for one in range(1, size + 1)]
+        paths = [f"images/{name}/{number}/{index:04d}.jpg" for index in range(1, size + 1)]
         for path, scene in zip(paths, scenes, strict=True):
             save(scene, root / path)
-        found = _questions(rng, scenes, paths, split, said)
-        for count, row in zip(range(min(most, questions - len(rows))), found, strict=False):
+        entries = _questions(rng, scenes, paths, split, answers)
+        for count, row in zip(range(min(most, questions - len(rows))), entries, strict=False):
             rows.append({"id": f"{name}_{number}_{count}", "collection": f"{name}/{number}", **row})
     write_lines(root / f"{name}.jsonl", rows)
     return {f"collections/{name}.jsonl": len(rows)}
 
 
 def _questions(
-    rng: random.Random, scenes: Sequence[Scene], paths: Sequence[str], split: str, said: Mapping[str, Counter[str]]
+    rng: random.Random, scenes: Sequence[Scene], paths: Sequence[str], split: str, answers: Mapping[str, Counter[str]]
 ) -> Iterator[dict[str, Any]]:
     """Yields different questions about a collection, the kinds of which fewest were asked first."""
     asked: set[str] = set()
     for _ in range(3 * QUESTIONS):
-        kind = min(rng.sample(KINDS, len(KINDS)), key=lambda one: said[one].total())
-        row = _question(rng, scenes, paths, split, kind, said[kind])
-        said[kind][str(row["answer"]) if row else "impossible"] += 1
+        kind = min(rng.sample(KINDS, len(KINDS)), key=lambda candidate: answers[candidate].total())
+        row = _question(rng, scenes, paths, split, kind, answers[kind])
+        answers[kind][str(row["answer"]) if row else "impossible"] += 1
         if row is not None and row["question"] not in asked:
             asked.add(row["question"])
             yield row
 
 
 def _question(
-    rng: random.Random, scenes: Sequence[Scene], paths: Sequence[str], split: str, kind: str, said: Counter[str]
+    rng: random.Random, scenes: Sequence[Scene], paths: Sequence[str], split: str, kind: str, answers: Counter[str]
 ) -> dict[str, Any] | None:
     """Asks about a collection what has the answer yes as often as no; None where nothing is found."""
-    wanted = min(rng.sample(("yes", "no"), 2), key=lambda one: said[one])
+    wanted = min(rng.sample(("yes", "no"), 2), key=lambda answer: answers[answer])
     form, of = CONDITIONS.get(kind, ("total_count", ""))
     for _ in range(TRIES):
         if kind == "group":
@@ -131,11 +131,11 @@ def _truth(item: Item, kind: str, scenes: Sequence[Scene], paths: Sequence[str])
     if kind == "total":
         return row | {"answer": sum(q.a.count(scene) for scene in scenes)}
     if kind == "group":
-        one = [(path, scene) for path, scene in zip(paths, scenes, strict=True) if q.a.count(scene) == 1]
-        colors = Counter(q.a.the(scene).color for _, scene in one)
+        single = [(path, scene) for path, scene in zip(paths, scenes, strict=True) if q.a.count(scene) == 1]
+        colors = Counter(q.a.the(scene).color for _, scene in single)
         program = f'answer = [query(img, "What color is the {q.a.name}?") for img in images]'
-        row |= {"images": [path for path, _ in one], "answer": dict(sorted(colors.items())), "program": program}
-        return row if len(one) > 1 else None
+        row |= {"images": [path for path, _ in single], "answer": dict(sorted(colors.items())), "program": program}
+        return row if len(single) > 1 else None
     true = [holds(q.c, scene) for scene in scenes]
     pictures = [path for path, counts in zip(paths, true, strict=True) if counts]
     count, half = len(pictures), len(scenes) // 2

@@ -67,11 +67,11 @@ def fits(item: Item, scenes: Sequence[Scene], split: str) -> bool:
     """Tells whether a question belongs in a split: by its wording, and by the pairs that it names or speaks of."""
     if item.wording.endswith(UNSEEN) != (split == "test_wording"):
         return False
-    pairs = {(one.color, one.kind) for one in item.phrases}
+    pairs = {(phrase.color, phrase.kind) for phrase in item.phrases}
     if item.type in ("verify", "choose_color"):  # they name color and kind apart
         pairs |= {(str(getattr(item.slots, name, "")), item.slots.a.kind) for name in ("c", "d")}
     rare = [thing for scene in scenes for thing in scene.things if (thing.color, thing.kind) in HELD_OUT]
-    spoken = any(one.holds(thing) for one in item.phrases if one.kind or one.color for thing in rare)
+    spoken = any(phrase.holds(thing) for phrase in item.phrases if phrase.kind or phrase.color for thing in rare)
     return (bool(pairs & HELD_OUT) or spoken) == (split == "test_combinations")
 
 
@@ -95,7 +95,7 @@ class Balance:
         if item.options:
             value = two[item.options.index(value)]
         for counts in (self._counts[key] for key in keys):
-            most = min(counts[one] for one in two) if two else counts.total() / SHARES.get(item.type, 5) + 1
+            most = min(counts[answer] for answer in two) if two else counts.total() / SHARES.get(item.type, 5) + 1
             if counts[value] > most:
                 return False
         for key in keys:

@@ -59,7 +59,7 @@ def _types(item: Item, steps: list[Step]) -> dict[str, str]:
 
 
 def _record(picture: NamedScene, item: Item, steps: list[Step]) -> dict[str, Any]:
-    words = (f"{one['operation']}: {one['argument']} {one['dependencies'] or ''}".rstrip(" ") for one in steps)
+    words = (f"{step['operation']}: {step['argument']} {step['dependencies'] or ''}".rstrip(" ") for step in steps)
     return {
         "semantic": steps,
         "entailed": [],
@@ -81,7 +81,7 @@ def _ask(rng: random.Random, picture: NamedScene, split: str, balance: Balance) 
     """Asks several questions about a picture; those that GQA cannot say are left out."""
     records: dict[str, dict[str, Any]] = {}
     for _ in range(PER_IMAGE * 4):
-        item = ask(rng, picture.scene, split, lambda one: one.type in TYPES and one.question not in records)
+        item = ask(rng, picture.scene, split, lambda draft: draft.type in TYPES and draft.question not in records)
         steps = None if item is None else semantic(picture, item)
         if item is not None and steps is not None and balance.admits(item):
             records[item.question] = _record(picture, item, steps)
@@ -116,7 +116,7 @@ def write_split(root: Path, split: str, images: int, seed: int, place: int) -> d
         # Pictures of the tests are named as GQA names those beyond Visual Genome.
         picture = NamedScene(f"{'n' if test else ''}{number}", scene, ids)
         if asked := _ask(rng, picture, split, balance):
-            questions |= {f"{next(numbers):08d}": one for one in asked}
+            questions |= {f"{next(numbers):08d}": record for record in asked}
             save(scene, root / "images" / f"{picture.id}.jpg")
             graphs[picture.id] = picture.graph()
     name = file_name(split)

@@ -100,8 +100,8 @@ class _Program:
             self.add("verify rel", f"{q.b.kind},{q.s.relation},o ({self.ids(q.b)})", self.find(q.a))
             return
         scene = self.picture.scene
-        found = [one for one in q.a.find(scene) if any(q.s.lies(one, other) for other in q.b.find(scene))]
-        argument = f"{q.a.kind or 'object'},{q.s.relation},s ({self.picture.of(found)})"
+        things = [thing for thing in q.a.find(scene) if any(q.s.lies(thing, other) for other in q.b.find(scene))]
+        argument = f"{q.a.kind or 'object'},{q.s.relation},s ({self.picture.of(things)})"
         place = self.add("relate", argument, self.find(q.b))
         self.add("exist", "?", self.narrow(place, q.a))
 

@@ -27,8 +27,8 @@ def file_name(split: str) -> str:
 
 def _pairs(rng: random.Random, item: Item, pair: list[Scene], split: str) -> list[tuple[list[Scene], str]] | None:
     """Four pairs for a sentence, two of each truth, in no order; None when they are not found."""
-    found: dict[str, list[list[Scene]]] = {"yes": [], "no": []}
-    found[item.answer].append(pair)
+    by_label: dict[str, list[list[Scene]]] = {"yes": [], "no": []}
+    by_label[item.answer].append(pair)
     world = split_of_world(split)
     looks = [(thing.color, thing.kind) for scene in pair for thing in scene.things]
     for _ in range(400):
@@ -39,12 +39,12 @@ def _pairs(rng: random.Random, item: Item, pair: list[Scene], split: str) -> lis
             label = run_program(item.program, new, "set")
         except ValueError:  # the sentence supposes what the pair does not show
             continue
-        if len(found[label]) < PAIRS // 2:
-            found[label].append(new)
-            if all(len(one) == PAIRS // 2 for one in found.values()):
-                made = [(scenes, name) for name, all_of in found.items() for scenes in all_of]
-                rng.shuffle(made)
-                return made
+        if len(by_label[label]) < PAIRS // 2:
+            by_label[label].append(new)
+            if all(len(group) == PAIRS // 2 for group in by_label.values()):
+                pairs = [(scenes, name) for name, all_of in by_label.items() for scenes in all_of]
+                rng.shuffle(pairs)
+                return pairs
     return None
 
 
@@ -57,11 +57,11 @@ def write_split(root: Path, split: str, pairs: int, seed: int, place: int) -> di
         if len(seen) == sentences:
             break
         pair = sample_set(rng, style="plain", size=2, split=split_of_world(split))
-        item = ask(rng, pair, split, lambda one: one.question.endswith(".") and one.question not in seen)
-        made = _pairs(rng, item, pair, split) if item is not None and item.answer in LABELS else None
-        if item is None or made is None:
+        item = ask(rng, pair, split, lambda draft: draft.question.endswith(".") and draft.question not in seen)
+        labelled = _pairs(rng, item, pair, split) if item is not None and item.answer in LABELS else None
+        if item is None or labelled is None:
             continue
-        for number, (scenes, answer) in enumerate(made):
+        for number, (scenes, answer) in enumerate(labelled):
             stem = f"{name}-{len(seen)}-{number}"
             for side, scene in enumerate(scenes):
                 save(scene, root / "images" / f"{stem}-img{side}.png")

@@ -56,7 +56,7 @@ class Phrase:
     def holds(self, thing: Thing) -> bool:
         """Tells whether the phrase describes a thing."""
         pairs = ((self.kind, thing.kind), (self.color, thing.color), (self.size, thing.size))
-        return all(one in (None, other) for one, other in pairs)
+        return all(wanted in (None, other) for wanted, other in pairs)
 
     def find(self, scene: Scene) -> list[Thing]:
         """Returns the things of a scene that it describes."""
@@ -72,15 +72,15 @@ class Phrase:
         Raises:
             ValueError: there is none, or more than one.
         """
-        found = self.find(scene)
-        if len(found) != 1:
-            raise ValueError(f"{len(found)} things are {self.name!r}")
-        return found[0]
+        things = self.find(scene)
+        if len(things) != 1:
+            raise ValueError(f"{len(things)} things are {self.name!r}")
+        return things[0]
 
     def overlaps(self, other: Phrase) -> bool:
         """Tells whether one thing could fit both phrases."""
         pairs = ((self.kind, other.kind), (self.color, other.color), (self.size, other.size))
-        return all(one is None or two is None or one == two for one, two in pairs)
+        return all(mine is None or theirs is None or mine == theirs for mine, theirs in pairs)
 
 
 def with_article(text: str) -> str:

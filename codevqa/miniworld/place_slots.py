@@ -15,12 +15,12 @@ def _side(both: bool) -> Maker:
     """On which side ``a`` may lie from ``b``, or from the middle: clearly there, or clearly opposite."""
 
     def make(q: Slots) -> Side | None:
-        chosen = q.rng.choice([one for one in SIDES if one.other or not both])
+        chosen = q.rng.choice([side for side in SIDES if side.other or not both])
         here = [getattr(thing, chosen.axis) for thing in q.a.find(q.scene)]
         there = [getattr(thing, chosen.axis) for thing in q.b.find(q.scene)] if hasattr(q, "b") else [CANVAS / 2]
         if len(here) > 1 or (not here and q.rng.random() < 0.5):
             return None
-        return chosen if all(abs(one - two) >= CLEAR for one in here for two in there) else None
+        return chosen if all(abs(first - second) >= CLEAR for first in here for second in there) else None
 
     return make
 
@@ -30,8 +30,8 @@ def _side_of_d(start: str, end: str, names: str) -> Maker:
 
     def make(q: Slots) -> SimpleNamespace | None:
         side = q.rng.choice(SIDES)
-        one, other = (getattr(getattr(q, name).the(q.scene), side.axis) for name in (start, end))
-        if abs(one - other) < CLEAR:
+        first, second = (getattr(getattr(q, name).the(q.scene), side.axis) for name in (start, end))
+        if abs(first - second) < CLEAR:
             return None
         test = side.test.translate(str.maketrans("12", names))
         return SimpleNamespace(test=test, word=q.rng.choice(side.words))
@@ -114,8 +114,8 @@ def _distinct(scene: Scene) -> bool:
 def _side_moved(q: Slots) -> Side | None:
     """A side on which ``a`` lies clearly further in one of the two pictures than in the other."""
     side = q.rng.choice(SIDES)
-    one, other = (getattr(q.a.the(scene), side.axis) for scene in q.scenes)
-    return side if abs(one - other) >= CLEAR else None
+    first, second = (getattr(q.a.the(scene), side.axis) for scene in q.scenes)
+    return side if abs(first - second) >= CLEAR else None
 
 
 def _corner(q: Slots) -> SimpleNamespace | None:
@@ -132,8 +132,8 @@ def _wall(q: Slots) -> SimpleNamespace:
     name = q.rng.choice(("wall", "wall", "wall", "wall", "bottom", "top", "left wall", "right wall"))
     if name != "wall":
         return SimpleNamespace(name=name, said=f"the {name}", free=f"the {name}")
-    said = q.rng.choice(("the wall", "the wall", "the edge"))
-    return SimpleNamespace(name=name, said=said, free=q.rng.choice(("the wall", "any wall", "any edge")))
+    phrase = q.rng.choice(("the wall", "the wall", "the edge"))
+    return SimpleNamespace(name=name, said=phrase, free=q.rng.choice(("the wall", "any wall", "any edge")))
 
 
 PLACE_MAKERS: dict[str, Maker] = {

@@ -43,9 +43,9 @@ class Side:
         """What a program compares for the half."""
         return f"{self.axis} {self._sign} ({'LEFT + RIGHT' if self.axis == 'x' else 'BOTTOM + TOP'}) / 2"
 
-    def lies(self, one: Thing, other: Thing) -> bool:
+    def lies(self, thing: Thing, other: Thing) -> bool:
         """Tells whether one thing lies so from another."""
-        return float(getattr(one, self.axis) - getattr(other, self.axis)) * self.sign > 0
+        return float(getattr(thing, self.axis) - getattr(other, self.axis)) * self.sign > 0
 
     @property
     def _sign(self) -> str:

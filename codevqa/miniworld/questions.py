@@ -57,7 +57,7 @@ class Item:
     @property
     def options(self) -> tuple[str, ...]:
         """The two answers of a choice in the order of the question; else empty."""
-        return tuple(one.format(**vars(self.slots)) for one in TABLE[self.form][self.type].options)
+        return tuple(option.format(**vars(self.slots)) for option in TABLE[self.form][self.type].options)
 
     @property
     def phrases(self) -> list[Phrase]:
@@ -117,12 +117,12 @@ class Kind:
         q = Slots(rng=rng, scenes=scenes, scene=rng.choice(scenes))
         for name, words in self.slots.items():
             maker, _, question = words.partition(": ")
-            made = (
+            value = (
                 amount(q, question, plain="plain" in maker, total="total" in maker) if question else _MAKERS[maker](q)
             )
-            if made is None:
+            if value is None:
                 return None
-            setattr(q, name, made)
+            setattr(q, name, value)
         return q
 
     def code(self, q: Slots) -> str:
@@ -162,7 +162,7 @@ def _table() -> dict[str, dict[str, Kind]]:
     for form, kinds in rows.items():
         table[form] = {}
         for name, row in kinds.items():
-            wordings = [one for wording in row.pop("wordings") for one in expanded(wording)]
+            wordings = [variant for wording in row.pop("wordings") for variant in expanded(wording)]
             table[form][name] = Kind(
                 name,
                 program=row.pop("program").strip("\n").replace("COLORS", _listed(COLORS)),
@@ -208,28 +208,28 @@ TABLE = _table()
 
 
 def _phrases(q: Slots) -> list[Phrase]:
-    found: list[Phrase] = []
+    phrases: list[Phrase] = []
     for value in vars(q).values():
         if isinstance(value, Phrase):
-            found.append(value)
+            phrases.append(value)
         elif isinstance(value, Condition):
-            found += _phrases(value.slots)
-    return found
+            phrases += _phrases(value.slots)
+    return phrases
 
 
 def _condition(fits: Callable[[Kind], bool]) -> Maker:
     def make(q: Slots) -> Condition | None:
         style = style_of(q.scenes)
         kinds = [kind for kind in TABLE["condition"].values() if style in kind.styles and fits(kind)]
-        kind = q.rng.choices(kinds, [one.weight for one in kinds])[0]
+        kind = q.rng.choices(kinds, [option.weight for option in kinds])[0]
         slots = kind.draw(q.rng, q.scenes)
         if slots is None:
             return None
-        said = kind.question(q.rng.randrange(len(kind.wordings)), slots)
-        said = said[:1].lower() + said[1:]
-        if any(isinstance(one, Condition) and one.said == said for one in vars(q).values()):
+        question = kind.question(q.rng.randrange(len(kind.wordings)), slots)
+        question = question[:1].lower() + question[1:]
+        if any(isinstance(value, Condition) and value.said == question for value in vars(q).values()):
             return None
-        return Condition(kind.name, said, kind.code(slots), slots)
+        return Condition(kind.name, question, kind.code(slots), slots)
 
     return make
 
@@ -280,14 +280,14 @@ def sample_question(
         raise NoQuestionError(f"no question family {kind!r}; there are {', '.join(TABLE[form])}")
     style = style_of(scenes)
     many = min(len(scenes), 5)  # what can be asked about five can be asked about more
-    kinds = [one for one in TABLE[form].values() if many in one.pictures and style in one.styles]
+    kinds = [option for option in TABLE[form].values() if many in option.pictures and style in option.styles]
     if kind is not None:
-        kinds = [replace(one, weight=1.0) for one in kinds if one.name == kind]
+        kinds = [replace(option, weight=1.0) for option in kinds if option.name == kind]
     for _ in range(60 if kinds else 0):
-        chosen = rng.choices(kinds, [one.weight for one in kinds])[0]
-        found = _balanced(rng, scenes, chosen, form, wanted)
-        if found is not None:
-            return found
+        chosen = rng.choices(kinds, [option.weight for option in kinds])[0]
+        item = _balanced(rng, scenes, chosen, form, wanted)
+        if item is not None:
+            return item
     raise NoQuestionError(f"no question of family {kind!r} fits this scene")
 
 
@@ -299,7 +299,7 @@ def _balanced(
     wanted: Callable[[Item], bool],
 ) -> Item | None:
     """Asks only what could have been answered either way, so yes and no are equally likely whatever the scene."""
-    found: dict[str, Item] = {}
+    by_answer: dict[str, Item] = {}
     for _ in range(TRIES):
         item = draft(rng, scenes, kind, form)
         if item is None or not wanted(item):
@@ -307,9 +307,9 @@ def _balanced(
         item = replace(item, answer=run_program(item.program, scenes, form))
         if item.answer not in ("yes", "no") or not kind.either:
             return item if rng.random() >= DULL.get(item.answer, 0.0) else None
-        found.setdefault(item.answer, item)
-        if len(found) == 2:
-            return found[rng.choice(("yes", "no"))]
+        by_answer.setdefault(item.answer, item)
+        if len(by_answer) == 2:
+            return by_answer[rng.choice(("yes", "no"))]
     return None
 
 

@@ -27,10 +27,10 @@ def style_of(scenes: Sequence[Scene]) -> str:
 def _nouns(q: Slots) -> SimpleNamespace:
     """What a picture of the set is called, and the verb that goes with it."""
     style = style_of(q.scenes)
-    one = q.rng.choice(("picture", "image")) if style == "plain" else style
+    noun = q.rng.choice(("picture", "image")) if style == "plain" else style
     has, have = q.rng.choice(_VERBS[style])
     count = number(q.rng, len(q.scenes))
-    return SimpleNamespace(one=one, many=plural(one), a=with_article(one), has=has, have=have, count=count)
+    return SimpleNamespace(one=noun, many=plural(noun), a=with_article(noun), has=has, have=have, count=count)
 
 
 def _several(lowest: int) -> Maker:

@@ -34,7 +34,7 @@ def sample_set(
         scene = sample_scene(rng, style=style, max_things=most, split=split)
         if style == "box" and bool(scene.tower) != towers:
             continue
-        looks = [(thing.color, thing.kind) for one in scenes for thing in one.things]
+        looks = [(thing.color, thing.kind) for earlier in scenes for thing in earlier.things]
         if style == "plain" and looks:
             scene = like(rng, scene, looks, 0.5, split)
         scenes.append(scene)

@@ -46,7 +46,7 @@ def expanded(wording: str) -> list[str]:
     if not bracket:
         return [wording]
     options, _, after = rest.partition("]")
-    return [one for option in options.split("|") for one in expanded(before + option + after)]
+    return [variant for option in options.split("|") for variant in expanded(before + option + after)]
 
 
 def number(rng: random.Random, value: int) -> str:
@@ -95,7 +95,7 @@ def nearly(q: Slots, size: float, generic: float) -> Phrase:
 
 def apart(q: Slots, what: Phrase) -> Phrase | None:
     """The phrase, unless a thing could fit it and another phrase of the question."""
-    others = (one for one in vars(q).values() if isinstance(one, Phrase))
+    others = (value for value in vars(q).values() if isinstance(value, Phrase))
     return None if any(what.overlaps(other) for other in others) else what
 
 
@@ -115,17 +115,17 @@ def amount(q: Slots, question: str, *, plain: bool, total: bool) -> SimpleNamesp
         total: Count in all scenes.
     """
     asked = question.format(**vars(q))
-    found = sum(int(truth.query(scene, asked)) for scene in (q.scenes if total else [q.scene]))
-    if found == 0 and q.rng.random() < 0.7:
+    actual = sum(int(truth.query(scene, asked)) for scene in (q.scenes if total else [q.scene]))
+    if actual == 0 and q.rng.random() < 0.7:
         return None
     sign = q.rng.choice((">=", ">=", "==", "==", ">", "<" if plain or q.rng.random() < 0.2 else "<="))
     lowest = 2 if plain or sign == "<" else 1
-    value = max(lowest, min(10 if total else 6, found + q.rng.choice((-1, 0, 0, 1))))
+    value = max(lowest, min(10 if total else 6, actual + q.rng.choice((-1, 0, 0, 1))))
     words = WORDS[sign]
     if not plain and q.rng.random() < (0.3 if sign == "==" else 0.12):
         words = RARE[sign]
     elif not plain and sign == "==" and value > 1 and q.rng.random() < 0.3:
         words = ""
-    said = f"{words} {number(q.rng, value)} {q.a.name if value == 1 else q.a.many}".strip()
+    phrase = f"{words} {number(q.rng, value)} {q.a.name if value == 1 else q.a.many}".strip()
     be = "is" if value == 1 else "are"
-    return SimpleNamespace(sign=sign, value=value, said=said, test=f"{sign} {value}", be=be)
+    return SimpleNamespace(sign=sign, value=value, said=phrase, test=f"{sign} {value}", be=be)

@@ -42,7 +42,7 @@ def _mark(q: Slots) -> Phrase | None:
     """Something that no other scene of the set shows."""
     thing = q.rng.choice(q.scene.things)
     what = Phrase(thing.kind, thing.color if q.rng.random() < 0.8 else None)
-    return what if len(q.scenes) > 1 and [one for one in q.scenes if what.count(one)] == [q.scene] else None
+    return what if len(q.scenes) > 1 and [scene for scene in q.scenes if what.count(scene)] == [q.scene] else None
 
 
 def _shared(q: Slots) -> Phrase | None:

@@ -54,10 +54,10 @@ def find_matching_image(scenes: Sequence[Scene], phrase: str) -> Scene:
     Raises:
         ValueError: none does, or several do.
     """
-    found = [scene for scene in scenes if parse_phrase(phrase).count(scene)]
-    if len(found) != 1:
-        raise ValueError(f"{len(found)} scenes show {phrase!r}")
-    return found[0]
+    matches = [scene for scene in scenes if parse_phrase(phrase).count(scene)]
+    if len(matches) != 1:
+        raise ValueError(f"{len(matches)} scenes show {phrase!r}")
+    return matches[0]
 
 
 def _color_of_all(scene: Scene, phrase: str) -> str:

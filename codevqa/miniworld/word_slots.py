@@ -88,8 +88,8 @@ def _class(q: Slots) -> SimpleNamespace:
     shown = [name for name, kinds in _CLASSES.items() if any(thing.kind in kinds for thing in q.scene.things)]
     name = q.rng.choice(shown if shown and q.rng.random() < 0.7 else list(_CLASSES))
     kinds = _CLASSES[name]
-    one, lists = with_article(name), (json.dumps(kinds), json.dumps([plural(kind) for kind in kinds]))
-    return SimpleNamespace(name=name, one=one, many=plural(name), kinds=lists[0], plurals=lists[1])
+    single, lists = with_article(name), (json.dumps(kinds), json.dumps([plural(kind) for kind in kinds]))
+    return SimpleNamespace(name=name, one=single, many=plural(name), kinds=lists[0], plurals=lists[1])
 
 
 def _bigger(q: Slots) -> SimpleNamespace | None:

@@ -110,13 +110,13 @@ class Thing:
     def walls(self) -> frozenset[Wall]:
         """The sides of the picture that it touches."""
         left, top, right, bottom = self.box
-        found: dict[Wall, bool] = {
+        by_wall: dict[Wall, bool] = {
             "left": left < 1,
             "right": right > CANVAS - 1,
             "top": top < 1,
             "bottom": bottom > CANVAS - 1,
         }
-        return frozenset(wall for wall, touches in found.items() if touches)
+        return frozenset(wall for wall, touches in by_wall.items() if touches)
 
     def touches(self, wall: str) -> bool:
         """Tells whether it touches "wall" (any side), "top", "bottom", "left wall" or "right wall"."""
@@ -225,7 +225,7 @@ def _plain_scene(rng: random.Random, fewest: int, most: int, split: str) -> Scen
     if rng.random() < 0.4:
         return Scene(things, "plain", first)
     ground = rng.choice(PATTERNS)
-    other = rng.choice([one for one in _GROUNDS if one != background])
+    other = rng.choice([candidate for candidate in _GROUNDS if candidate != background])
     # Every color lies between two flat grounds, so nothing is harder to see than on those; fine patterns are fainter.
     second = _mixed(other, other if ground in ("gradient", "horizon") else background, shift)
     return Scene(things, "plain", first, ground, second, rng.choice(_SCALES[ground]))
@@ -239,9 +239,9 @@ def _plain_count(rng: random.Random, fewest: int, most: int) -> int:
     return rng.randint(fewest, USUAL_THINGS)
 
 
-def _mixed(one: Color, other: Color, shift: int) -> Color:
+def _mixed(color: Color, other: Color, shift: int) -> Color:
     """The color midway between two, lighter by ``shift``."""
-    red, green, blue = ((first + second) // 2 + shift for first, second in zip(one, other, strict=True))
+    red, green, blue = ((first + second) // 2 + shift for first, second in zip(color, other, strict=True))
     return (red, green, blue)
 
 
@@ -319,11 +319,11 @@ def _spaced(rng: random.Random, radii: list[int]) -> list[int]:
     """Whole numbers in random order, at least ``GAP`` apart, one for each radius."""
     first, gap = min(radii), int(GAP)
     slack = CANVAS - 2 * first - gap * (len(radii) - 1)
-    found = [
+    positions = [
         first + gap * place + more for place, more in enumerate(sorted(rng.choices(range(slack + 1), k=len(radii))))
     ]
-    rng.shuffle(found)
-    return found
+    rng.shuffle(positions)
+    return positions
 
 
 def apart(x: float, y: float, radius: float, other: Thing) -> bool:

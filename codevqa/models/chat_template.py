@@ -26,6 +26,8 @@ def of_tokenizer(name: str, revision: str | None = None) -> bool:
 
 def without_system(messages: Sequence[Mapping[str, str]]) -> list[dict[str, str]]:
     """Returns the turns of a chat with what the system says at the head of the user's first."""
-    system = [one["content"] for one in messages if one["role"] == "system"]
-    (first, *rest) = [dict(one) for one in messages if one["role"] != "system"] or [{"role": "user", "content": ""}]
+    system = [message["content"] for message in messages if message["role"] == "system"]
+    (first, *rest) = [dict(message) for message in messages if message["role"] != "system"] or [
+        {"role": "user", "content": ""}
+    ]
     return [{**first, "content": "\n\n".join(filter(None, [*system, first["content"]]))}, *rest]

@@ -100,13 +100,13 @@ class ContrastiveMatcher:
 
     @torch.inference_mode()
     def _of_pictures(self, pictures: Sequence[Picture]) -> list[torch.Tensor]:
-        given = self._processor.image_processor(images=[one.pixels for one in pictures], return_tensors="pt")
-        pixels = given["pixel_values"].to(self._network.device, self._network.dtype)
+        inputs = self._processor.image_processor(images=[picture.pixels for picture in pictures], return_tensors="pt")
+        pixels = inputs["pixel_values"].to(self._network.device, self._network.dtype)
         return _rows(self._network.get_image_features(pixel_values=pixels))
 
     @torch.inference_mode()
     def _of_texts(self, texts: Sequence[str]) -> list[torch.Tensor]:
-        given = self._processor.tokenizer(
+        inputs = self._processor.tokenizer(
             [text.lower() for text in texts],  # as all were trained; SigLIP 2's tokenizer does not see to it
             padding=self._padding,
             padding_side="right",  # a tokenizer of Gemma's would pad on the left
@@ -115,8 +115,8 @@ class ContrastiveMatcher:
             return_tensors="pt",
         ).to(self._network.device)
         # SigLIP was trained without a mask.
-        masked = {"attention_mask": given["attention_mask"]} if self._padding == "longest" else {}
-        return _rows(self._network.get_text_features(input_ids=given["input_ids"], **masked))
+        masked = {"attention_mask": inputs["attention_mask"]} if self._padding == "longest" else {}
+        return _rows(self._network.get_text_features(input_ids=inputs["input_ids"], **masked))
 
 
 def _rows(output: Any) -> list[torch.Tensor]:

@@ -93,7 +93,7 @@ class ZeroShotDetector:
         Raises:
             ModelError: the network failed.
         """
-        found: list[tuple[Box, ...]] = [()] * len(requests)
+        detections: list[tuple[Box, ...]] = [()] * len(requests)
         sizes: dict[tuple[int, int], list[int]] = {}
         for place, request in enumerate(requests):
             # Pictures of other sizes would be padded to one, and what is found depend on company.
@@ -103,15 +103,15 @@ class ZeroShotDetector:
                 several = [requests[place] for place in places]
                 boxes = run_in_batches(self._boxes, several, self.batch, lambda: None, what="The detector")
                 for place, own in zip(places, boxes, strict=True):
-                    found[place] = own
-        return found
+                    detections[place] = own
+        return detections
 
     @torch.inference_mode()
     def _boxes(self, requests: Sequence[DetectRequest]) -> list[tuple[Box, ...]]:
         pictures = [request.picture.pixels for request in requests]
         texts = [self._asked.format(" ".join(request.phrase.lower().split()).rstrip(".")) for request in requests]
         network = self._network
-        given = self._processor(
+        inputs = self._processor(
             images=pictures,
             text=texts,
             padding="longest",
@@ -119,11 +119,11 @@ class ZeroShotDetector:
             max_length=getattr(network.config, "max_text_len", None),  # None is the tokenizer's own
             return_tensors="pt",
         ).to(network.device)
-        output = network(**{**given, "pixel_values": given["pixel_values"].to(network.dtype)})
-        found = self._processor.image_processor.post_process_object_detection(
+        output = network(**{**inputs, "pixel_values": inputs["pixel_values"].to(network.dtype)})
+        detections = self._processor.image_processor.post_process_object_detection(
             output, self._threshold, [(picture.height, picture.width) for picture in pictures]
         )
-        return [_sorted(one["scores"], one["boxes"]) for one in found]
+        return [_sorted(detection["scores"], detection["boxes"]) for detection in detections]
 
 
 def _sorted(scores: torch.Tensor, boxes: torch.Tensor) -> tuple[Box, ...]:

@@ -95,32 +95,36 @@ class Domain:
             others: numbers of pictures, from 1, that are of another kind, as the matcher sees them.
         """
         name = f"domain {self.bias:.9g}"  # of another training it is another number
-        images = tuple(ImageRef(n) for n, one in enumerate(pictures, 1) if n in others or self._is_outside(one, name))
+        images = tuple(
+            ImageRef(n) for n, source in enumerate(pictures, 1) if n in others or self._is_outside(source, name)
+        )
         unknown: dict[str, str] = {}
         spelt: dict[str, str] = {}
         for word in dict.fromkeys(words_in(question)):
             if len(word) >= SHORT and word not in self.words:
                 near = self.near(word)
                 (spelt if near else unknown)[word] = near
-        found = []
+        warnings = []
         if images:
             many = f"{len(images):,} of {len(pictures):,} images"
-            named = [f"{one} ({file})" if (file := pictures[one.index - 1].name) else str(one) for one in images]
+            named = [
+                f"{image} ({file})" if (file := pictures[image.index - 1].name) else str(image) for image in images
+            ]
             shown = f"I{', '.join(named)[1:]}" if len(images) <= NAMED else many
             verb = "looks" if len(images) == 1 else "look"
             message = f"{shown} {verb} unlike what these models know: {self.about}"
-            found.append(DomainWarning("picture", message, images))
+            warnings.append(DomainWarning("picture", message, images))
         if unknown:
             about = "." if images else f": {self.about}"  # which is said once
             message = f"These models don't know {_named(unknown)}{about}"
             if self.questions and not images:
                 message += f" Try {' or '.join(map(repr, self.questions))}."
             message += " What they know: codevqa models." if self.knows and not images else ""
-            found.append(DomainWarning("words", message, words=tuple(unknown)))
+            warnings.append(DomainWarning("words", message, words=tuple(unknown)))
         if spelt:
             message = f"These models don't know {_named(spelt)}."
-            found.append(DomainWarning("spelling", message, words=tuple(spelt)))
-        return tuple(found)
+            warnings.append(DomainWarning("spelling", message, words=tuple(spelt)))
+        return tuple(warnings)
 
     def respelt(self, question: str) -> str:
         """Returns a question with the known words that were probably meant in the place of those spelt wrongly."""
@@ -170,13 +174,13 @@ def features(pixels: Image.Image) -> npt.NDArray[np.float64]:
     high, wide = (side // BLOCK for side in colors.shape[1:])
     blocks = colors[:, : high * BLOCK, : wide * BLOCK].reshape(3, high, BLOCK, wide, BLOCK)
     ranges = blocks.max(axis=(2, 4)) - blocks.min(axis=(2, 4))
-    found = [*(_sizes(one) for one in (steps, bends, [ranges])), _covered(colors), _shades(colors)]
-    return np.sqrt(np.concatenate(found))
+    shares = [*(_sizes(differences) for differences in (steps, bends, [ranges])), _covered(colors), _shades(colors)]
+    return np.sqrt(np.concatenate(shares))
 
 
 def _sizes(differences: Sequence[npt.NDArray[np.int16]]) -> npt.NDArray[np.float64]:
     """Returns which share of differences is of each size; of the three colours the one that differs most counts."""
-    largest = np.concatenate([one.max(axis=0, initial=0).ravel() for one in differences])
+    largest = np.concatenate([difference.max(axis=0, initial=0).ravel() for difference in differences])
     return _shares(_SIZE[largest], len(STEPS) + 1)
 
 
@@ -201,7 +205,7 @@ def _at_most(pixels: Image.Image, side: int, how: Image.Resampling) -> Image.Ima
     scale = side / max(pixels.size)
     if scale >= 1:
         return pixels
-    width, height = (max(1, round(one * scale)) for one in pixels.size)
+    width, height = (max(1, round(length * scale)) for length in pixels.size)
     return pixels.resize((width, height), how)
 
 

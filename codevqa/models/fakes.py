@@ -136,12 +136,12 @@ class FakeMatcher:
     def match(self, requests: Sequence[MatchRequest]) -> list[Match]:
         """Returns the map and the logit of each pair."""
         self.matches.add(requests)
-        return [Match(self._map(one), float(_said(self._logit, one))) for one in requests]
+        return [Match(self._map(request), float(_said(self._logit, request))) for request in requests]
 
     def similarity(self, requests: Sequence[SimilarityRequest]) -> list[float]:
         """Returns the score of each pair."""
         self.similarities.add(requests)
-        return [float(_said(self._similarity, one)) for one in requests]
+        return [float(_said(self._similarity, request)) for request in requests]
 
     def _peak(self, request: MatchRequest) -> Map:
         relevance = np.zeros((self.grid, self.grid), np.float32)
@@ -180,8 +180,8 @@ class FakeCaptioner(Log[CaptionRequest]):
     def caption(self, requests: Sequence[CaptionRequest]) -> list[str]:
         """Returns one caption a request."""
         self.add(requests)
-        said = [(one.seed or 0, _said(self._captions, one)) for one in requests]
-        return [given if isinstance(given, str) else given[seed % len(given)] for seed, given in said]
+        pairs = [(request.seed or 0, _said(self._captions, request)) for request in requests]
+        return [captions if isinstance(captions, str) else captions[seed % len(captions)] for seed, captions in pairs]
 
 
 class FakeDetector(Log[DetectRequest]):
@@ -197,7 +197,7 @@ class FakeDetector(Log[DetectRequest]):
     def detect(self, requests: Sequence[DetectRequest]) -> list[tuple[Box, ...]]:
         """Returns the boxes for each request, best first."""
         self.add(requests)
-        return [tuple(sorted(_said(self._boxes, one), key=lambda box: -box.score)) for one in requests]
+        return [tuple(sorted(_said(self._boxes, request), key=lambda box: -box.score)) for request in requests]
 
 
 class FakeEyes(Log[LookRequest]):
@@ -211,12 +211,12 @@ class FakeEyes(Log[LookRequest]):
     def look(self, requests: Sequence[LookRequest]) -> list[Sight]:
         """Answers each request."""
         self.add(requests)
-        return [Sight(_said(self._answers, one)) for one in requests]
+        return [Sight(_said(self._answers, request)) for request in requests]
 
 
-def _said(given: _T | Callable[[_R], _T], request: _R) -> _T:
+def _said(source: _T | Callable[[_R], _T], request: _R) -> _T:
     """Returns what was given, or what a function that was given says of a request."""
-    return given(request) if callable(given) else given
+    return source(request) if callable(source) else source
 
 
 def _hashed(request: SimilarityRequest) -> float:

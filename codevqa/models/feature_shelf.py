@@ -74,28 +74,28 @@ class FeatureShelf:
 
     def read(self, keys: Iterable[str]) -> dict[str, torch.Tensor]:
         """Returns the features that are here, by key, on the CPU."""
-        found: dict[str, torch.Tensor] = {}
+        features: dict[str, torch.Tensor] = {}
         by_file: dict[Path, list[str]] = {}
         with self._lock:
             for key in keys:
                 waiting = self._new.get(key, self._leaving.get(key))
                 if waiting is not None:
-                    found[key] = waiting
+                    features[key] = waiting
                 elif self._here is not None:
-                    found.update({key: self._here[key]} if key in self._here else {})
+                    features.update({key: self._here[key]} if key in self._here else {})
                 elif key in self._files:
                     by_file.setdefault(self._files[key], []).append(key)
             for file, wanted in by_file.items():
                 try:
-                    found |= _read(file, wanted)
+                    features |= _read(file, wanted)
                 except (OSError, SafetensorError) as error:
                     self._remove(file, error)
-        return found
+        return features
 
-    def add(self, made: Mapping[str, torch.Tensor]) -> None:
+    def add(self, features: Mapping[str, torch.Tensor]) -> None:
         """Keeps features of one shape, some in memory until a file is full or :meth:`save` is called."""
         with self._lock:
-            new = {key: one.detach() for key, one in made.items() if key not in self}
+            new = {key: tensor.detach() for key, tensor in features.items() if key not in self}
             if not new or (self._full and self._here is None):
                 return
             if next(iter(new.values())).is_cuda:  # a copy for all of them: each waits for the GPU
@@ -104,7 +104,7 @@ class FeatureShelf:
                 self._here |= new
             if not self._full:
                 self._new |= new
-            if sum(one.nbytes for one in self._new.values()) >= FILE_BYTES:
+            if sum(tensor.nbytes for tensor in self._new.values()) >= FILE_BYTES:
                 self._write()
 
     def save(self) -> None:
@@ -117,7 +117,7 @@ class FeatureShelf:
         """Begins to write what is new, in a thread, once the file before is there."""
         self._settle()
         if self._new:
-            self._leaving, self._new = {key: one.contiguous() for key, one in self._new.items()}, {}
+            self._leaving, self._new = {key: tensor.contiguous() for key, tensor in self._new.items()}, {}
             self._written = _writer.submit(_write, self._folder, self._leaving)
 
     def _settle(self) -> None:
@@ -133,7 +133,7 @@ class FeatureShelf:
 
     def _remove(self, file: Path, error: Exception) -> None:
         _log.warning("Features in %s are damaged or gone and computed again: %s", file, error)
-        self._files = {key: one for key, one in self._files.items() if one != file}
+        self._files = {key: other for key, other in self._files.items() if other != file}
         with suppress(OSError):
             file.unlink()
 
@@ -154,20 +154,20 @@ class Shelves:
 
     def read(self, pictures: Iterable[Picture]) -> dict[str, torch.Tensor]:
         """Returns what is kept of pictures of collections, by key, on the CPU."""
-        found: dict[str, torch.Tensor] = {}
+        features: dict[str, torch.Tensor] = {}
         for shelf, keys in self._of(pictures).items():
-            found |= shelf.read(keys)
-        return found
+            features |= shelf.read(keys)
+        return features
 
-    def add(self, pictures: Iterable[Picture], made: Mapping[str, torch.Tensor]) -> None:
+    def add(self, pictures: Iterable[Picture], features: Mapping[str, torch.Tensor]) -> None:
         """Keeps what was made of those pictures that are of collections."""
         for shelf, keys in self._of(pictures).items():
-            shelf.add({key: made[key] for key in keys})
+            shelf.add({key: features[key] for key in keys})
 
     def missing(self, pictures: Sequence[Picture]) -> list[Picture]:
         """Returns the pictures of which nothing is kept."""
         kept = {key for shelf, keys in self._of(pictures).items() for key in keys if key in shelf}
-        return [one for one in pictures if one.key not in kept]
+        return [picture for picture in pictures if picture.key not in kept]
 
     def save(self) -> None:
         """Writes what is still in memory."""
@@ -176,11 +176,11 @@ class Shelves:
 
     def _of(self, pictures: Iterable[Picture]) -> dict[FeatureShelf, dict[str, None]]:
         """Returns pictures of collections by their shelves, each once."""
-        found: dict[FeatureShelf, dict[str, None]] = {}
-        for one in pictures:
-            if isinstance(one, StoredPicture):
-                found.setdefault(self._at(one.shelf), {})[one.key] = None
-        return found
+        by_shelf: dict[FeatureShelf, dict[str, None]] = {}
+        for picture in pictures:
+            if isinstance(picture, StoredPicture):
+                by_shelf.setdefault(self._at(picture.shelf), {})[picture.key] = None
+        return by_shelf
 
     def _at(self, place: Path) -> FeatureShelf:
         with _lock:
@@ -214,7 +214,7 @@ def _write(folder: Path, features: dict[str, torch.Tensor]) -> Path:
     part = file.with_suffix(".part")
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        save_file(features, part, {key: _checksum(one) for key, one in features.items()})
+        save_file(features, part, {key: _checksum(tensor) for key, tensor in features.items()})
         part.replace(file)
     except (OSError, SafetensorError):
         with suppress(OSError):
@@ -228,10 +228,10 @@ def _read(file: Path, keys: Iterable[str]) -> dict[str, torch.Tensor]:
     with safe_open(file, "pt") as kept:
         sums = kept.metadata() or {}
         # Copies: what is mapped would count as memory, and for as long as one of them lives.
-        found = {key: kept.get_tensor(key).clone() for key in keys}
-    if any(_checksum(one) != sums.get(key) for key, one in found.items()):
+        features = {key: kept.get_tensor(key).clone() for key in keys}
+    if any(_checksum(tensor) != sums.get(key) for key, tensor in features.items()):
         raise SafetensorError("a checksum is wrong")
-    return found
+    return features
 
 
 def _checksum(features: torch.Tensor) -> str:
@@ -241,11 +241,11 @@ def _checksum(features: torch.Tensor) -> str:
 
 def _fingerprint(network: nn.Module, about: object) -> str:
     """Returns a name that another network, or the same in another precision, does not have."""
-    made = hashlib.sha256(str(about).encode())
+    digest = hashlib.sha256(str(about).encode())
     for name, weights in network.named_parameters():
         flat = weights.detach().reshape(-1)
         some = flat[:: max(1, flat.numel() // 64)].float().cpu().numpy()
         total = int(flat.view(torch.uint8).sum(dtype=torch.int64))  # exact, so in whatever order it is added up
-        made.update(f"{name} {tuple(weights.shape)} {weights.dtype} {weights.device.type} {total}".encode())
-        made.update(some.tobytes())
-    return made.hexdigest()[:16]
+        digest.update(f"{name} {tuple(weights.shape)} {weights.dtype} {weights.device.type} {total}".encode())
+        digest.update(some.tobytes())
+    return digest.hexdigest()[:16]

@@ -23,11 +23,11 @@ def first_line(error: BaseException) -> str:
 
 
 @contextlib.contextmanager
-def while_loading(told: Callable[[str], CodeVQAError]) -> Iterator[None]:
+def while_loading(make_error: Callable[[str], CodeVQAError]) -> Iterator[None]:
     """Turns whatever libraries raise over files that are missing, damaged or of another kind into an error of ours.
 
     Args:
-        told: makes the error of the first line of what they say.
+        make_error: makes the error of the first line of what they say.
     """
     try:
         yield
@@ -38,7 +38,7 @@ def while_loading(told: Callable[[str], CodeVQAError]) -> Iterator[None]:
         known = isinstance(error, (*_DAMAGED, UnpicklingError, SafetensorError)) or type(error) is Exception
         if not known:
             raise
-        raise told(first_line(error)) from None
+        raise make_error(first_line(error)) from None
 
 
 @contextlib.contextmanager

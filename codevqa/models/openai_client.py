@@ -270,11 +270,11 @@ class OpenAIClient:
         if not failure.what:
             did = f"Cannot reach the model server at {self.address}{through}"
         tries = f" ({attempts} attempts)" if attempts > 1 else ""
-        said = self._redact(failure.said).rstrip(".")
-        said = f": {said[:200]}{'...' if len(said) > 200 else ''}" if said else ""
+        detail = self._redact(failure.said).rstrip(".")
+        detail = f": {detail[:200]}{'...' if len(detail) > 200 else ''}" if detail else ""
         own = self._proxy and (failure.status in (403, 407, 502, 503, 504) or not failure.what)
         hint = f"Mend or unset {self._proxy}, or list the server in NO_PROXY." if own else failure.hint
-        return failure.kind(f"{did}{tries}{said}.", hint=hint, retryable=failure.passing)
+        return failure.kind(f"{did}{tries}{detail}.", hint=hint, retryable=failure.passing)
 
 
 def _unless_cancelled(
@@ -296,8 +296,8 @@ def _close(threads: ThreadPoolExecutor, client: httpx2.Client, under_way: set[Ex
 
 def _unreached(error: httpx2.TransportError) -> Failure:
     again = not isinstance(error, httpx2.TimeoutException | httpx2.ProxyError)
-    said = str(error) or type(error).__name__
-    return Failure("", said, "Is it running, and is OPENAI_BASE_URL (base_url) right?", passing=True, again=again)
+    detail = str(error) or type(error).__name__
+    return Failure("", detail, "Is it running, and is OPENAI_BASE_URL (base_url) right?", passing=True, again=again)
 
 
 def _delay(failure: Failure, failures: int) -> float:

@@ -77,7 +77,7 @@ class OpenAIEyes(ServedModel):
 
     def _look(self, request: LookRequest, exchange: Exchange) -> Sight:
         shown = [{"url": self._encoded(picture), **self._detail} for picture in request.pictures]
-        content = [*({"type": "image_url", "image_url": one} for one in shown), {"type": "text", "text": request.text}]
+        content = [*({"type": "image_url", "image_url": url} for url in shown), {"type": "text", "text": request.text}]
         body: dict[str, Any] = {"max_tokens": request.max_tokens, "messages": [{"role": "user", "content": content}]}
         if request.choices:
             body |= {"logprobs": True, "top_logprobs": 20}  # no server tells more
@@ -105,19 +105,19 @@ def chances(beginnings: Mapping[str, float], choices: Sequence[str]) -> tuple[tu
     A token counts for the one choice that begins with it, in either case. None where much is left open: by tokens that
     begin several, and by choices without a token, each of which may be as likely as the last token listed.
     """
-    found, unsure = dict.fromkeys(choices, 0.0), 0.0
+    by_choice, unsure = dict.fromkeys(choices, 0.0), 0.0
     for token, chance in beginnings.items():
         piece = token.strip().casefold()
-        begun = [one for one in found if piece and one.strip().casefold().startswith(piece)]
+        begun = [choice for choice in by_choice if piece and choice.strip().casefold().startswith(piece)]
         if len(begun) == 1:
-            found[begun[0]] += chance
+            by_choice[begun[0]] += chance
         elif begun:
             unsure += chance
-    total = sum(found.values())
-    unsure += sum(not chance for chance in found.values()) * min(beginnings.values(), default=0)
+    total = sum(by_choice.values())
+    unsure += sum(not chance for chance in by_choice.values()) * min(beginnings.values(), default=0)
     if not total or unsure > _UNSURE * total:
         return ()
-    return tuple((one, found[one] / total) for one in choices)
+    return tuple((choice, by_choice[choice] / total) for choice in choices)
 
 
 def _first_words(text: str, count: int) -> str:

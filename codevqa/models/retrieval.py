@@ -79,11 +79,11 @@ class StaticEmbedding:
         import torch
         from torch.nn import functional
 
-        rows = [one.ids for one in self._tokenizer.encode_batch(list(sentences), add_special_tokens=False)]
+        rows = [encoding.ids for encoding in self._tokenizer.encode_batch(list(sentences), add_special_tokens=False)]
         tokens = torch.tensor([token for row in rows for token in row], dtype=torch.long)
         offsets = torch.from_numpy(np.cumsum([0, *map(len, rows)])[:-1])
-        made = functional.embedding_bag(tokens, self._vectors, offsets)
-        return np.asarray((functional.normalize(made, dim=-1) if self._normalise else made).float())
+        embeddings = functional.embedding_bag(tokens, self._vectors, offsets)
+        return np.asarray((functional.normalize(embeddings, dim=-1) if self._normalise else embeddings).float())
 
     @classmethod
     def of(cls, folder: Path) -> StaticEmbedding | None:
@@ -184,17 +184,17 @@ def cache_folder() -> Path:
 def _told_apart(folder: Path) -> str:
     """Returns name, size and time of a folder's weights; empty where there are none."""
     files = [file.resolve() for file in sorted(folder.rglob("*.safetensors"))]
-    found = [(str(file), file.stat().st_size, file.stat().st_mtime_ns) for file in files]
-    return json.dumps(found) if found else ""
+    stamps = [(str(file), file.stat().st_size, file.stat().st_mtime_ns) for file in files]
+    return json.dumps(stamps) if stamps else ""
 
 
 def _read(file: Path, sentences: int) -> npt.NDArray[np.float64] | None:
     """Returns kept embeddings; None where there are none, or others."""
     try:
-        found = np.load(file, allow_pickle=False)
+        array = np.load(file, allow_pickle=False)
     except (OSError, ValueError, EOFError):
         return None
-    return found if found.dtype == np.float64 and found.ndim == 2 and len(found) == sentences else None
+    return array if array.dtype == np.float64 and array.ndim == 2 and len(array) == sentences else None
 
 
 def _keep(file: Path, embeddings: npt.NDArray[np.float64]) -> None:

@@ -105,17 +105,17 @@ class ServerReply:
             raise Failure("failed", _complaint(chunk)[0])
         if isinstance(chunk.get("usage"), dict):
             self._usage = chunk["usage"]
-        for one in _expect(chunk.get("choices") or [], list)[:1]:  # the last piece may tell the usage alone
-            choice = _expect(one, dict)
-            said = choice.get("delta") or choice.get("message") or {"content": choice.get("text")}
-            said = _expect(said, dict)
+        for entry in _expect(chunk.get("choices") or [], list)[:1]:  # the last piece may tell the usage alone
+            choice = _expect(entry, dict)
+            message = choice.get("delta") or choice.get("message") or {"content": choice.get("text")}
+            message = _expect(message, dict)
             self._seen = self._seen or not choice.keys().isdisjoint(("delta", "message", "text"))
-            self._parts.append(_words(said.get("content")))
+            self._parts.append(_words(message.get("content")))
             self.size += len(self._parts[-1])
-            refusal = said.get("refusal")
+            refusal = message.get("refusal")
             self._refusal += refusal[:_LONGEST_SAID] if isinstance(refusal, str) else ""
-            called = "tool_calls" if said.get("tool_calls") else ""
-            thinks = bool(said.get("reasoning_content") or said.get("reasoning"))
+            called = "tool_calls" if message.get("tool_calls") else ""
+            thinks = bool(message.get("reasoning_content") or message.get("reasoning"))
             self._thinks = self._thinks or thinks
             if not thinks:
                 self._logprobs = self._logprobs or choice.get("logprobs")
@@ -143,7 +143,11 @@ class ServerReply:
             # Others than the text's are those of thoughts.
             if not token or self.text != whole_characters(self._raw) or not self.text.lstrip().startswith(token):
                 return {}
-            return {str(one["token"]): math.exp(one["logprob"]) for one in first["top_logprobs"] if one["logprob"] < 1}
+            return {
+                str(candidate["token"]): math.exp(candidate["logprob"])
+                for candidate in first["top_logprobs"]
+                if candidate["logprob"] < 1
+            }
         except (AttributeError, LookupError, OverflowError, TypeError):  # a server may tell anything
             return {}
 
@@ -231,18 +235,18 @@ def _refusal(response: httpx2.Response, body: bytes) -> Failure:
         elsewhere = shown_address(headers["location"])
         return Failure(f"answered {status}, which points elsewhere", elsewhere, hint, status=status)
     try:
-        said, about = _complaint(_json(body))
+        message, about = _complaint(_json(body))
     except Failure:
-        said, about = body.decode("utf-8", "replace"), ("", "")
+        message, about = body.decode("utf-8", "replace"), ("", "")
     # An empty account also answers 429, and waiting does not fill it.
     again = status >= 500 or (status in _PASSING and about[0] != "insufficient_quota")
-    wait = _wait(headers, said if status in _BUSY else "") if again else None
-    busy = again and (wait is not None or (status in _BUSY and bool(_LOADING.search(said))))
-    hint = 'Use form="chat".' if "chat model" in said else _STATUS_HINTS.get(status, "")
+    wait = _wait(headers, message if status in _BUSY else "") if again else None
+    busy = again and (wait is not None or (status in _BUSY and bool(_LOADING.search(message))))
+    hint = 'Use form="chat".' if "chat model" in message else _STATUS_HINTS.get(status, "")
     kind = ModelError if status in _OWN_FAULT else ServerError
-    said = said.strip() or response.reason_phrase
+    message = message.strip() or response.reason_phrase
     what = f"answered {status}"
-    return Failure(what, said, hint, kind, again, again, status, about, wait=wait or 0.0, busy=busy)
+    return Failure(what, message, hint, kind, again, again, status, about, wait=wait or 0.0, busy=busy)
 
 
 def _wait(headers: httpx2.Headers, words: str) -> float | None:
@@ -264,8 +268,8 @@ def _complaint(data: object) -> tuple[str, tuple[str, str]]:
     inner = data.get("error") or data if isinstance(data, dict) else data
     if not isinstance(inner, dict):
         return str(inner or ""), ("", "")
-    said = inner.get("message") or inner.get("detail") or ""
-    return str(said), (str(inner.get("code")), str(inner.get("param")))
+    message = inner.get("message") or inner.get("detail") or ""
+    return str(message), (str(inner.get("code")), str(inner.get("param")))
 
 
 def _words(content: object) -> str:

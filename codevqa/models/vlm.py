@@ -55,7 +55,7 @@ class TransformersEyes:
         self._network, self._processor, self._tokenizer = network, processor, processor.tokenizer
         own = network.generation_config.eos_token_id
         ends = dict.fromkeys([*(own if isinstance(own, list) else [own]), self._tokenizer.eos_token_id])
-        self._ends = [one for one in ends if one is not None]
+        self._ends = [end for end in ends if end is not None]
         self._pad: int = self._tokenizer.pad_token_id or 0
         network.generation_config = GenerationConfig(eos_token_id=self._ends or None, pad_token_id=self._pad)
         self._prompts = Prompts(network, processor, name=name, pad=self._pad, cache_bytes=cache_bytes)
@@ -113,13 +113,13 @@ class TransformersEyes:
             ModelError: a prompt is longer than the context, the model cannot be shown so many pictures, or it failed.
         """
         # Those with choices first, and questions about one picture side by side.
-        keys = [(not one.choices, [picture.key for picture in one.pictures]) for one in requests]
+        keys = [(not request.choices, [picture.key for picture in request.pictures]) for request in requests]
         order = sorted(range(len(requests)), key=keys.__getitem__)
         with self.turn:
             several = [requests[place] for place in order]
             sights = run_in_batches(self._looked, several, self.batch, self._prompts.kept.clear, what=_WHAT)
-        found = dict(zip(order, sights, strict=True))
-        return [found[place] for place in range(len(requests))]
+        by_place = dict(zip(order, sights, strict=True))
+        return [by_place[place] for place in range(len(requests))]
 
     @torch.inference_mode()
     def _looked(self, requests: Sequence[LookRequest]) -> list[Sight]:
@@ -137,27 +137,27 @@ class TransformersEyes:
     def _written(self, rows: Sequence[Row]) -> list[Sight]:
         batch = self._prompts.batch(rows)
         room = [min(row.request.max_tokens, self._prompts.context - len(row.tokens)) for row in rows]
-        made = self._network.generate(**batch, max_new_tokens=max(room))[:, batch["input_ids"].shape[1] :].tolist()
+        outputs = self._network.generate(**batch, max_new_tokens=max(room))[:, batch["input_ids"].shape[1] :].tolist()
         sights = []
-        for row, most, tokens in zip(rows, room, made, strict=True):
+        for row, most, tokens in zip(rows, room, outputs, strict=True):
             count = next((place for place, token in enumerate(tokens[:most]) if token in self._ends), most)
             text = self._tokenizer.decode(tokens[:count], skip_special_tokens=True).strip()
             sights.append(Sight(text, (), len(row.tokens), min(count + 1, most)))
         return sights
 
     def _chosen(self, rows: Sequence[Row]) -> list[Sight]:
-        made = self._network.generate(**self._prompts.batch(rows), max_new_tokens=1, **_LOGITS)
+        output = self._network.generate(**self._prompts.batch(rows), max_new_tokens=1, **_LOGITS)
         sights = []
-        for row, logits in zip(rows, made.logits[0].float(), strict=True):
+        for row, logits in zip(rows, output.logits[0].float(), strict=True):
             tokens = [self._next(row.tokens, choice) for choice in row.request.choices]
-            scores = [logits[one[0]] for one in tokens]
-            if len({one[0] for one in tokens}) < len(tokens):
+            scores = [logits[ids[0]] for ids in tokens]
+            if len({ids[0] for ids in tokens}) < len(tokens):
                 several = [tokens[start : start + self.batch] for start in range(0, len(tokens), self.batch)]
                 scores = [score for some in several for score in self._scores(row, some)]
             chances = torch.stack(scores).softmax(0).tolist()
             best = max(range(len(chances)), key=chances.__getitem__)
-            told = tuple(zip(row.request.choices, chances, strict=True))
-            sights.append(Sight(told[best][0], told, len(row.tokens), len(tokens[best])))
+            choices = tuple(zip(row.request.choices, chances, strict=True))
+            sights.append(Sight(choices[best][0], choices, len(row.tokens), len(tokens[best])))
         return sights
 
     def _next(self, prompt: Sequence[int], text: str) -> list[int]:
@@ -167,21 +167,23 @@ class TransformersEyes:
         tail = self._tokenizer.decode(prompt[-1:])
         apart = prompt[-1] in self._tokenizer.all_special_ids or tail[-1:].isspace()
         whole = f"{tail}{'' if apart else ' '}{text}"
-        before, joined, own = (self._tokenizer(one, add_special_tokens=False).input_ids for one in (tail, whole, text))
-        found: list[int] = joined[len(before) :] if joined[: len(before)] == before else own
-        return found
+        before, joined, own = (
+            self._tokenizer(part, add_special_tokens=False).input_ids for part in (tail, whole, text)
+        )
+        tokens: list[int] = joined[len(before) :] if joined[: len(before)] == before else own
+        return tokens
 
     def _scores(self, row: Row, choices: Sequence[Sequence[int]]) -> list[torch.Tensor]:
         """Returns the log-probability of each choice, its end included: what begins another would always win."""
         begin, whole = len(row.tokens), [[*choice, *self._ends[:1]] for choice in choices]
-        made = self._network.generate(
+        output = self._network.generate(
             **self._prompts.batch([row] * len(whole)),
             max_new_tokens=max(map(len, whole)),
             prefix_allowed_tokens_fn=lambda place, ids: whole[place][len(ids) - begin :][:1] or [self._pad],
             **_LOGITS,
         )
-        steps = torch.stack(made.logits, 1).float().log_softmax(-1)
-        return [one[range(len(own)), own].sum() for one, own in zip(steps, whole, strict=True)]
+        steps = torch.stack(output.logits, 1).float().log_softmax(-1)
+        return [scores[range(len(own)), own].sum() for scores, own in zip(steps, whole, strict=True)]
 
 
 def _processor(name: str) -> Any:
@@ -195,12 +197,12 @@ def _processor(name: str) -> Any:
 
     source = str(Path(name).expanduser())
     with quiet(), while_loading(told):
-        made = AutoProcessor.from_pretrained(source, trust_remote_code=False)
-        if not hasattr(made, "tokenizer"):
+        processor = AutoProcessor.from_pretrained(source, trust_remote_code=False)
+        if not hasattr(processor, "tokenizer"):
             refused = f"{name} has no processor of pictures and texts."
             raise ModelNotFoundError(refused, hint="Its processor files must be there.")
         # Pillow resizes the same whether or not torchvision is there. A processor of videos would refuse a back end.
-        made.image_processor = AutoImageProcessor.from_pretrained(source, trust_remote_code=False, backend="pil")
-    if not made.chat_template:
+        processor.image_processor = AutoImageProcessor.from_pretrained(source, trust_remote_code=False, backend="pil")
+    if not processor.chat_template:
         raise ModelNotFoundError(f"{name} has no chat template.", hint="Use a model for chats (Instruct).")
-    return made
+    return processor

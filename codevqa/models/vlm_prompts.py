@@ -57,7 +57,7 @@ class Prompts:
         self.name = name
         self._network, self._processor, self._pad = network, processor, pad
         added = processor.tokenizer.added_tokens_decoder.values()
-        self._special = [one.content for one in added if one.special and len(one.content) > 1]
+        self._special = [token.content for token in added if token.special and len(token.content) > 1]
         self.context: int = getattr(network.config.get_text_config(), "max_position_embeddings", None) or 1 << 60
         self._encoder: Any = getattr(network.base_model, "get_image_features", None)
         accepted = inspect.signature(network.forward).parameters
@@ -76,22 +76,22 @@ class Prompts:
         """Returns a request with the features of its pictures; ``seen`` has those of this batch."""
         pictures = request.pictures
         parts = [self._part(picture, seen) for picture in pictures] if self._apart else []
-        given = self._read(pictures, request.text, parts)
-        tokens = given["input_ids"][0].tolist()
+        inputs = self._read(pictures, request.text, parts)
+        tokens = inputs["input_ids"][0].tolist()
         if len(pictures) > 1 and parts and self._alike is None:
             self._alike = self._read(pictures, request.text)["input_ids"][0].tolist() == tokens
         # Features must be as many as their placeholders.
-        features = sum(one.numel() // one.shape[-1] for part in parts for one in part.features.pooler_output)
+        features = sum(tensor.numel() // tensor.shape[-1] for part in parts for tensor in part.features.pooler_output)
         places = tokens.count(getattr(self._network.config, "image_token_id", None))
         if parts and (places != features or (len(pictures) > 1 and not self._alike)):
-            parts, given = [], self._read(pictures, request.text)
-            tokens = given["input_ids"][0].tolist()
+            parts, inputs = [], self._read(pictures, request.text)
+            tokens = inputs["input_ids"][0].tolist()
         if len(tokens) >= self.context:
             shown = f"{len(tokens)} tokens of a prompt with {len(pictures)} pictures: its context is {self.context}"
             raise PromptTooLongError(
                 f"{self.name} has no room for {shown}.", hint="Ask about fewer pictures, or shorter."
             )
-        return Row(request, tokens, given, parts)
+        return Row(request, tokens, inputs, parts)
 
     def count(self, request: LookRequest) -> int:
         """Returns how many tokens a request takes, those of its pictures included."""
@@ -99,28 +99,28 @@ class Prompts:
 
     def _part(self, picture: Picture, seen: dict[str, Part]) -> Part:
         """Returns what is kept of a picture; one that is new is encoded."""
-        found = seen.get(picture.key) or self.kept.get(picture.key)
-        if found is None:
+        part = seen.get(picture.key) or self.kept.get(picture.key)
+        if part is None:
             self._shown = None
-            given = self._read([picture], "")
-            takes = given.keys() & inspect.signature(self._encoder).parameters
-            made = self._encoder(**{key: self._put(given[key]) for key in takes}, return_dict=True)
+            inputs = self._read([picture], "")
+            takes = inputs.keys() & inspect.signature(self._encoder).parameters
+            output = self._encoder(**{key: self._put(inputs[key]) for key in takes}, return_dict=True)
             # No text model reads the rest.
-            fields = {key: made[key] for key in ("pooler_output", "deepstack_features") if key in made}
-            found = Part(type(made)(**fields), self._shown)
-            if _bytes(found.features) <= self.kept.maxsize:
-                self.kept[picture.key] = found
-        seen[picture.key] = found
-        return found
+            fields = {key: output[key] for key in ("pooler_output", "deepstack_features") if key in output}
+            part = Part(type(output)(**fields), self._shown)
+            if _bytes(part.features) <= self.kept.maxsize:
+                self.kept[picture.key] = part
+        seen[picture.key] = part
+        return part
 
     def _processed(self, images: Any, **options: Any) -> tuple[Any, Sequence[str]]:
         """Does the processor's work on pictures, unless all are known: it can take longer than the network's."""
         if self._known:
-            several = [made for made, _ in self._known]
-            return {key: _cat([made[key] for made in several]) for key in several[0]}, [text for _, text in self._known]
-        made, texts = self._process_images(images, **options)
-        self._shown = {key: one for key, one in made.items() if not key.startswith("pixel_")}, texts[0]
-        return made, texts
+            several = [data for data, _ in self._known]
+            return {key: _cat([data[key] for data in several]) for key in several[0]}, [text for _, text in self._known]
+        inputs, texts = self._process_images(images, **options)
+        self._shown = {key: value for key, value in inputs.items() if not key.startswith("pixel_")}, texts[0]
+        return inputs, texts
 
     def _read(self, pictures: Sequence[Picture], text: str, parts: Sequence[Part] = ()) -> dict[str, torch.Tensor]:
         """Returns the network's input for one prompt, without pixels where all pictures are known."""
@@ -131,15 +131,15 @@ class Prompts:
         turn = {"role": "user", "content": [*content, {"type": "text", "text": text}]}
         options = {"add_generation_prompt": True, "tokenize": True, "return_dict": True, "return_tensors": "pt"}
         try:
-            made = self._processor.apply_chat_template([turn], **options)
+            inputs = self._processor.apply_chat_template([turn], **options)
         except (ValueError, TypeError, LookupError, RuntimeError) as error:
             raise ModelError(f"{self.name} cannot be shown {len(pictures)} pictures: {first_line(error)}.") from error
         finally:
             self._known = ()
-        return {key: one for key, one in made.items() if isinstance(one, torch.Tensor)}
+        return {key: value for key, value in inputs.items() if isinstance(value, torch.Tensor)}
 
-    def _put(self, given: torch.Tensor) -> torch.Tensor:
-        return given.to(self._network.device, self._network.dtype if given.is_floating_point() else given.dtype)
+    def _put(self, tensor: torch.Tensor) -> torch.Tensor:
+        return tensor.to(self._network.device, self._network.dtype if tensor.is_floating_point() else tensor.dtype)
 
     def batch(self, rows: Sequence[Row]) -> dict[str, Any]:
         """Returns rows as one input, padded on the left. Those that have no features are of one request."""
@@ -151,7 +151,7 @@ class Prompts:
             several = [row.given[key] for row in rows]
             if first.shape == (1, len(rows[0].tokens)):
                 value = self._pad if key == "input_ids" else 0
-                several = [pad(one, (longest - one.shape[1], 0), value=value) for one in several]
+                several = [pad(tensor, (longest - tensor.shape[1], 0), value=value) for tensor in several]
             batch[key] = self._put(torch.cat(several))
         if rows[0].parts:
             batch["mm_encoder_outputs"] = {"image": _joined([part.features for row in rows for part in row.parts])}
@@ -165,7 +165,11 @@ def _bytes(part: Any) -> int:
 
 
 def _cat(several: Sequence[Any]) -> Any:
-    return torch.cat(list(several)) if isinstance(several[0], torch.Tensor) else [one for own in several for one in own]
+    return (
+        torch.cat(list(several))
+        if isinstance(several[0], torch.Tensor)
+        else [feature for own in several for feature in own]
+    )
 
 
 def _joined(parts: Sequence[Any]) -> Any:

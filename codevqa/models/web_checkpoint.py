@@ -44,13 +44,13 @@ class WebCheckpoint:
         Raises:
             SetupError: it names no file, or what is behind it is no checksum.
         """
-        url, given = urldefrag(address)
+        url, fragment = urldefrag(address)
         file = PurePosixPath(unquote(urlsplit(url).path))
         if not file.name:
             raise SetupError(f"{url} names no file.", hint="Give the address of a .pth file.")
-        checksum = re.fullmatch(r"sha256=([0-9a-f]{64})", given.lower())
-        if given and checksum is None:
-            raise SetupError(f"{given!r} is no checksum.", hint="Write #sha256= and 64 hexadecimal digits.")
+        checksum = re.fullmatch(r"sha256=([0-9a-f]{64})", fragment.lower())
+        if fragment and checksum is None:
+            raise SetupError(f"{fragment!r} is no checksum.", hint="Write #sha256= and 64 hexadecimal digits.")
         # Files of one name lie at many addresses.
         key = f"{file.stem}-{hashlib.sha256(url.encode()).hexdigest()[:8]}"
         folder = Path(constants.HF_ASSETS_CACHE).expanduser() / "codevqa" / "checkpoints" / key
@@ -117,8 +117,8 @@ class WebCheckpoint:
             self._check(part)
             part.replace(self.file)
         except HfHubHTTPError as error:
-            told = f"{error.response.status_code} {error.response.reason_phrase}".strip()
-            raise ModelNotFoundError(f"{self.url} cannot be had: {told}.", hint=by_hand) from None
+            status = f"{error.response.status_code} {error.response.reason_phrase}".strip()
+            raise ModelNotFoundError(f"{self.url} cannot be had: {status}.", hint=by_hand) from None
         except (httpx2.HTTPError, httpx2.InvalidURL, OSError) as error:
             if isinstance(error, OSError) and error.errno is not None:
                 raise self._unkept(error) from None
@@ -131,20 +131,20 @@ class WebCheckpoint:
 
     def _check(self, path: Path) -> None:
         with path.open("rb") as file:
-            found = hashlib.file_digest(file, "sha256").hexdigest()
+            digest = hashlib.file_digest(file, "sha256").hexdigest()
         if not self._known:
-            self._record.write_text(found)
+            self._record.write_text(digest)
             _log.warning(
                 "Nobody published a checksum of %s: this copy is trusted, and later ones are held to it (sha256 %s).",
                 self.url,
-                found,
+                digest,
             )
-        elif found != self._known:
+        elif digest != self._known:
             hint = "Remove it, and it is fetched again." if path == self.file else "It was not kept; fetch it again."
             if self.sha256 is None:
                 hint += f" If it was published anew, remove {self._record} first."
             raise SetupError(
-                f"{path} is not the file that it has to be: its sha256 is {found}, not {self._known}.", hint=hint
+                f"{path} is not the file that it has to be: its sha256 is {digest}, not {self._known}.", hint=hint
             )
 
     def _unkept(self, error: OSError) -> SetupError:

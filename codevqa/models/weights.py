@@ -122,8 +122,8 @@ def load_network(
         SetupError: the device or the precision cannot be had.
     """
     place, precision = place_for(device, dtype)
-    told = {"output_loading_info": True, "ignore_mismatched_sizes": True}
-    network, report = load_pretrained(auto, what, name, folder=folder, dtype=precision, **told)
+    options = {"output_loading_info": True, "ignore_mismatched_sizes": True}
+    network, report = load_pretrained(auto, what, name, folder=folder, dtype=precision, **options)
     # transformers would go on with random weights in the place of these.
     unlike = [key if isinstance(key, str) else key[0] for key in report["mismatched_keys"]]
     if wrong := gaps(report["missing_keys"], unlike):
@@ -166,12 +166,12 @@ def read_json(path: Path) -> dict[str, Any]:
         ValueError: it holds something else.
     """
     try:
-        found = json.loads(path.read_bytes())
+        data = json.loads(path.read_bytes())
     except ValueError as error:
         raise ValueError(f"{path} is not a valid JSON file: {error}") from None
-    if not isinstance(found, dict):
+    if not isinstance(data, dict):
         raise ValueError(f"{path} is not a JSON object")
-    return found
+    return data
 
 
 def weights_file(folder: Path) -> Path:
@@ -222,11 +222,11 @@ def read_tensors(file: Path, *, mmap: bool = False) -> dict[str, torch.Tensor]:
             return dict(load_file(file))
         except SafetensorError as error:
             raise ValueError(f"{file.name} is damaged, or half of it is missing: {error}") from None
-    found = torch.load(file, map_location="cpu", weights_only=True, mmap=mmap)
-    found = found.get("model", found) if isinstance(found, dict) else found
-    if not isinstance(found, dict) or not all(isinstance(one, torch.Tensor) for one in found.values()):
+    weights = torch.load(file, map_location="cpu", weights_only=True, mmap=mmap)
+    weights = weights.get("model", weights) if isinstance(weights, dict) else weights
+    if not isinstance(weights, dict) or not all(isinstance(value, torch.Tensor) for value in weights.values()):
         raise ValueError(f"{file} holds no weights by name")
-    return found
+    return weights
 
 
 def gaps(missing: Collection[str], unlike: Collection[str]) -> str:
@@ -251,8 +251,8 @@ def fill(network: nn.Module, weights: Mapping[str, torch.Tensor], dtype: torch.d
     wrong = gaps(wanted.keys() - weights.keys(), unlike)
     if not wrong:
         # Threads that share small conversions wait for one another longer than they convert, and burn a core meanwhile.
-        one = NetworkThread(network, 1, torch.device("cpu"))
+        thread = NetworkThread(network, 1, torch.device("cpu"))
         distinct = {id(weights[name]): weights[name] for name in wanted}  # what is the same stays one tensor
-        made = one.run(lambda: {key: weight.to(dtype) for key, weight in distinct.items()})
-        network.load_state_dict({name: made[id(weights[name])] for name in wanted}, assign=True)
+        converted = thread.run(lambda: {key: weight.to(dtype) for key, weight in distinct.items()})
+        network.load_state_dict({name: converted[id(weights[name])] for name in wanted}, assign=True)
     return wrong

@@ -115,12 +115,12 @@ def prompt_writer(configuration: Configuration) -> Writer:
 
 def _chats(configuration: Configuration) -> bool:
     """Says whether the language model is one to talk with, as it says itself once it is loaded."""
-    spec, given = configuration.parts["language_model"], configuration.options.get("language_model", {})
+    spec, options = configuration.parts["language_model"], configuration.options.get("language_model", {})
     back_end, name = parse("language_model", spec)
     if back_end.runs == "own":
-        return chats(load("language_model", spec, **given))
+        return chats(load("language_model", spec, **options))
     if back_end.runs == "server":
-        return bool({"form": "auto", **given, **back_end.fixed}["form"] != "completion")
+        return bool({"form": "auto", **options, **back_end.fixed}["form"] != "completion")
     from ..models.chat_template import of_tokenizer
 
     place = lies(spec)

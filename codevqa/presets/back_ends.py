@@ -109,7 +109,7 @@ def parse(role: str, spec: str) -> tuple[BackEnd, str]:
     if (own := _own(role, spec)) is not None:
         return own, ""
     if not name or back_end not in LOADERS[role]:
-        shown = ", ".join([*(f"{one}:ID" for one in LOADERS[role]), *plugins.names(role)])
+        shown = ", ".join([*(f"{key}:ID" for key in LOADERS[role]), *plugins.names(role)])
         hint = nearest(back_end, [*LOADERS[role], *plugins.names(role)]) or f"Write one of: {shown}."
         raise UnknownNameError(f"{spec!r} cannot be the {role.replace('_', ' ')}.", hint=hint)
     return LOADERS[role][back_end], name
@@ -123,7 +123,9 @@ def _own(role: str, spec: str) -> BackEnd | None:
     parameters = inspect.signature(factory, eval_str=True).parameters.values()
     kinds = (inspect.Parameter.KEYWORD_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
     takes = {
-        one.name: Any if one.annotation is one.empty else one.annotation for one in parameters if one.kind in kinds
+        parameter.name: Any if parameter.annotation is parameter.empty else parameter.annotation
+        for parameter in parameters
+        if parameter.kind in kinds
     }
     return BackEnd("", takes, runs="own", grounds=getattr(factory, "grounds", True), factory=factory)
 
@@ -146,6 +148,6 @@ def back_end_of(spec: str) -> BackEnd:
     """
     name = spec.partition(":")[0]
     for role, back_ends in LOADERS.items():
-        if found := back_ends.get(name) or _own(role, spec):
-            return found
+        if back_end := back_ends.get(name) or _own(role, spec):
+            return back_end
     raise UnknownNameError(f"No back end {name!r}.")

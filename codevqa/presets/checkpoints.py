@@ -62,8 +62,8 @@ def missing(spec: str | None) -> str:
         return "yours to choose: --language-model"
     runs = back_end_of(spec).runs
     if runs == "server":
-        told = os.environ.get("OPENAI_API_KEY") or os.environ.get("OPENAI_BASE_URL")  # one's own server needs no key
-        return "" if told else "OPENAI_API_KEY is not set"
+        access = os.environ.get("OPENAI_API_KEY") or os.environ.get("OPENAI_BASE_URL")  # one's own server needs no key
+        return "" if access else "OPENAI_API_KEY is not set"
     if runs == "own":
         return ""
     if runs == "lavis":
@@ -94,8 +94,8 @@ def lies(spec: str) -> Path | None:
         place = Path(resolve(name)).expanduser()
         return place if place.exists() else None
     repository, revision = identity
-    found = (cached(repository, mark, revision) for mark in ("config.json", "modules.json"))
-    mark = next(filter(None, found), None)
+    paths = (cached(repository, mark, revision) for mark in ("config.json", "modules.json"))
+    mark = next(filter(None, paths), None)
     return mark.parent if mark is not None and _whole(mark.parent) else None
 
 
@@ -107,8 +107,8 @@ def size(place: Path) -> int:
 
 def expected(spec: str) -> int | None:
     """Returns about how many bytes a part's checkpoint has, without a network; None where that is not known."""
-    found = EXPECTED.get(spec.partition("@")[0].rpartition("/")[2])
-    return None if found is None else round(found * 1e9)
+    gigabytes = EXPECTED.get(spec.partition("@")[0].rpartition("/")[2])
+    return None if gigabytes is None else round(gigabytes * 1e9)
 
 
 def hub_id(spec: str) -> tuple[str, str | None] | None:
@@ -127,8 +127,8 @@ def cached(repository: str, file: str, revision: str | None) -> Path | None:
     """Returns where a file of the hub lies, None where it is not here."""
     from huggingface_hub import try_to_load_from_cache  # it brings an HTTP client
 
-    found = try_to_load_from_cache(repository, file, revision=revision)
-    return Path(found) if isinstance(found, str) else None
+    path = try_to_load_from_cache(repository, file, revision=revision)
+    return Path(path) if isinstance(path, str) else None
 
 
 def _weights(folder: Path) -> list[Path]:
@@ -146,18 +146,18 @@ def loaded(names: Sequence[str]) -> list[str]:
     Folders are those of sentence-transformers' modules, such as ``1_Pooling``.
     """
     mine = [name for name in names if re.fullmatch(r"(\d+_\w+/)?[^/]+", name)]
-    found = [name for name in mine if name.endswith(_SMALL)]
+    files = [name for name in mine if name.endswith(_SMALL)]
     for folder in dict.fromkeys(PurePosixPath(name).parent for name in mine):
         inside = [name for name in mine if PurePosixPath(name).parent == folder]
         kinds = ([name for name in inside if fnmatch(PurePosixPath(name).name, kind)] for kind in _WEIGHTS)
-        found += next(filter(None, kinds), [])
-    return found
+        files += next(filter(None, kinds), [])
+    return files
 
 
 def _whole(folder: Path) -> bool:
     """Whether a snapshot has a vocabulary and every part of its weights: a download may have broken off."""
     names = _names(folder)
-    vocabulary = any(fnmatch(PurePosixPath(name).name, one) for name in names for one in _VOCABULARY)
+    vocabulary = any(fnmatch(PurePosixPath(name).name, pattern) for name in names for pattern in _VOCABULARY)
     weights = [path.relative_to(folder).as_posix() for path in _weights(folder)]
     shard = next(filter(None, (re.fullmatch(r"(.+)-\d+-of-(\d+)(\.\w+)", name) for name in weights)), None)
     if shard is None:
@@ -211,10 +211,10 @@ def fetch(
         tell(f"Sizes are computed from numbers of parameters: {error}.")
         wanted = [_Download(name, expected(spec), int) for name, spec in lacking.items()]
     if wanted:
-        lines = [f"{amount(one.size):>12}  {one.name}" for one in wanted]
-        tell("\n".join([f"{amount(sum(one.size or 0 for one in wanted))} to download:", *lines]))
-    for one in wanted if not only_tell else ():
-        one.bring()
+        lines = [f"{amount(download.size):>12}  {download.name}" for download in wanted]
+        tell("\n".join([f"{amount(sum(download.size or 0 for download in wanted))} to download:", *lines]))
+    for download in wanted if not only_tell else ():
+        download.bring()
     return bool(wanted)
 
 
@@ -241,15 +241,15 @@ def _on_hub(name: str, spec: str) -> _Download:
     try:
         about = api.model_info(repository, revision=revision, files_metadata=True, timeout=_SECONDS)
     except HfHubHTTPError as error:
-        told = f"{error.response.status_code} {error.response.reason_phrase}".strip()
-        raise ModelNotFoundError(f"{api.endpoint} has no {name} to give: {told}.", hint="Check the name.") from None
+        status = f"{error.response.status_code} {error.response.reason_phrase}".strip()
+        raise ModelNotFoundError(f"{api.endpoint} has no {name} to give: {status}.", hint="Check the name.") from None
     except (httpx2.HTTPError, OSError) as error:
         raise ConnectionError(f"{urlsplit(api.endpoint).netloc} cannot be reached: {first_line(error)}") from None
-    sizes = {one.rfilename: one.size or 0 for one in about.siblings or ()}
+    sizes = {file.rfilename: file.size or 0 for file in about.siblings or ()}
     files = loaded(list(sizes))
     if not files:
         raise ModelNotFoundError(f"{name} on {api.endpoint} has nothing that can be loaded.", hint="Check the name.")
-    whole = sum(sizes[one] for one in files if cached(repository, one, about.sha) is None)
+    whole = sum(sizes[file] for file in files if cached(repository, file, about.sha) is None)
     return _Download(name, whole, lambda: _bring(repository, revision, files))
 
 
@@ -259,8 +259,8 @@ def _bring(repository: str, revision: str | None, files: list[str]) -> None:
 
     try:
         folder = Path(snapshot_download(repository, revision=revision, allow_patterns=files))
-        found = HfApi().verify_repo_checksums(repository, revision=revision).mismatches
-        wrong = [one["path"] for one in found if one["path"] in files]
+        mismatches = HfApi().verify_repo_checksums(repository, revision=revision).mismatches
+        wrong = [mismatch["path"] for mismatch in mismatches if mismatch["path"] in files]
         for name in wrong:
             (folder / name).resolve().unlink()
             (folder / name).unlink(missing_ok=True)

@@ -92,7 +92,7 @@ class Configuration:
         if cached := already_cached(chosen):
             layers.insert(0, Layer(f"preset {self.preset}, in the hub's cache", cached))
         asked = {"language_model", "language_model.spec", "language_model.dtype"}
-        if chosen.without_gpu and not any(asked & one.values.keys() for one in self.layers):
+        if chosen.without_gpu and not any(asked & layer.values.keys() for layer in self.layers):
             import torch
 
             from ..models.causal_lm.int8_linear import available
@@ -131,14 +131,16 @@ def configure(name: str = "mini", layers: Iterable[Layer] = (), *, settings: Set
     own = f"preset {name}"
     usual, values, parts = flat(Settings()), flat(chosen.settings), dict(chosen.parts)
     if settings is not None:
-        given = {one: value for one, value in flat(settings).items() if value != values[one]}
-        layers = [Layer("given", given), *layers]
-    origins = {one: DEFAULT if values[one] == usual[one] else own for one in values}
+        changes = {key: value for key, value in flat(settings).items() if value != values[key]}
+        layers = [Layer("given", changes), *layers]
+    origins = {key: DEFAULT if values[key] == usual[key] else own for key in values}
     origins |= dict.fromkeys(parts, own)
     options: dict[str, dict[str, Any]] = {}
     # Options come last: those of a layer are of whatever the part is in the end.
-    told = [(_is_option(field), one, field.removesuffix(".spec"), field) for one in layers for field in one.values]
-    for is_option, layer, field, as_given in sorted(told, key=itemgetter(0)):
+    entries = [
+        (_is_option(field), source, field.removesuffix(".spec"), field) for source in layers for field in source.values
+    ]
+    for is_option, layer, field, as_given in sorted(entries, key=itemgetter(0)):
         value, (role, _, inner) = layer.values[as_given], field.partition(".")
         try:
             if is_option:
@@ -159,12 +161,12 @@ def configure(name: str = "mini", layers: Iterable[Layer] = (), *, settings: Set
         origins[field] = layer.origin
     # Settings of a preset, too, may be of the model that it names.
     own_reader = parts.get("language_model") == chosen.language_model
-    for field in () if own_reader else (one for one in chosen.for_its_language_model if origins[one] == own):
+    for field in () if own_reader else (key for key in chosen.for_its_language_model if origins[key] == own):
         values[field], origins[field] = usual[field], DEFAULT
     for role, spec in parts.items():
         # Options of a preset are of the model that it names.
         its = chosen.options.get(role, {}) if spec == chosen.parts.get(role) else {}
-        origins = {f"{role}.{one}": own for one in its} | origins
+        origins = {f"{role}.{key}": own for key in its} | origins
         options[role] = {**its, **options.get(role, {})}
     return Configuration(name, _settings(values), parts, options, origins, tuple(layers))
 
@@ -223,7 +225,7 @@ def _kind(parts: Mapping[str, str], role: str, name: str, field: str, *, optiona
         raise InputError(f"There is no {role} to set {field} of.", hint=f"Name one: {role}=BACKEND:ID.")
     known = options_of(role, parts[role]) if role in parts else {}
     if name not in known and not optional:
-        hint = _nearest(field, [f"{role}.{one}" for one in known])
+        hint = _nearest(field, [f"{role}.{option}" for option in known])
         raise InputError(f"No option {field} of {parts[role].partition(':')[0]}.", hint=hint)
     return known.get(name)
 
@@ -235,19 +237,19 @@ def flat(settings: Settings) -> dict[str, Any]:
 
 def tables(values: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     """Returns values under dotted names by table; what is in none is under an empty name."""
-    found: dict[str, dict[str, Any]] = {"": {}}
+    by_table: dict[str, dict[str, Any]] = {"": {}}
     for name, value in values.items():
         table, _, field = name.rpartition(".")
-        found.setdefault(table, {})[field] = value
-    return found
+        by_table.setdefault(table, {})[field] = value
+    return by_table
 
 
 def dotted(data: Mapping[str, Any], before: str = "") -> dict[str, Any]:
     """Returns the values of nested tables under dotted names."""
-    found: dict[str, Any] = {}
+    by_name: dict[str, Any] = {}
     for name, value in data.items():
-        found |= dotted(value, f"{before}{name}.") if isinstance(value, dict) else {before + name: value}
-    return found
+        by_name |= dotted(value, f"{before}{name}.") if isinstance(value, dict) else {before + name: value}
+    return by_name
 
 
 # -- single values -------------------------------------------------------------------------------------------------
@@ -273,9 +275,9 @@ def _nearest(name: str, known: Iterable[str]) -> str:
     """Returns a hint with the name that was probably meant."""
     names = list(known)
     # A field is often given without its table: "captions" for "query.captions".
-    inner = [one for one in names if one.rpartition(".")[2] == name.rpartition(".")[2]]
-    found = f"Did you mean {inner[0]}?" if inner else nearest(name, names)
-    return found or "'codevqa config' prints all there are."
+    inner = [candidate for candidate in names if candidate.rpartition(".")[2] == name.rpartition(".")[2]]
+    hint = f"Did you mean {inner[0]}?" if inner else nearest(name, names)
+    return hint or "'codevqa config' prints all there are."
 
 
 def written(value: object) -> str:

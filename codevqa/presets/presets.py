@@ -107,8 +107,8 @@ _BASE = Preset(
 
 PRESETS: Mapping[str, Preset] = MappingProxyType(
     {
-        one.name: one
-        for one in (
+        entry.name: entry
+        for entry in (
             _MINI,
             replace(
                 _MINI,

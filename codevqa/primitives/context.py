@@ -50,8 +50,8 @@ class CallContext:
 
     def corrected(self, img: Image, question: str) -> Reading | None:
         """Returns what a person said of a picture, in place of what a model would; None where nobody did."""
-        said = self.corrections.get((img.picture.key, question))
-        if said is None:
+        correction = self.corrections.get((img.picture.key, question))
+        if correction is None:
             return None
-        told = Evidence("corrected", (img.ref,), question, scores=(float(said),))
-        return Reading("yes" if said else "no", (told,))
+        basis = Evidence("corrected", (img.ref,), question, scores=(float(correction),))
+        return Reading("yes" if correction else "no", (basis,))

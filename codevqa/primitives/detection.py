@@ -69,10 +69,10 @@ async def crop(context: CallContext, img: Image, object: str) -> Image:
     The best box of an open-vocabulary detector, and a tenth of its sides around it. The whole image where nothing is
     found.
     """
-    found = await boxes_of(context, "crop", img, object, most=1)
-    if not found:
+    boxes = await boxes_of(context, "crop", img, object, most=1)
+    if not boxes:
         return img
-    box = found[0]
+    box = boxes[0]
     across, down = MARGIN * (box.right - box.left), MARGIN * (box.bottom - box.top)
     left, top = max(0, int(box.left - across)), max(0, int(box.top - down))
     right, bottom = min(img.width, math.ceil(box.right + across)), min(img.height, math.ceil(box.bottom + down))

@@ -67,7 +67,7 @@ class Eyesight:
         kind = question_kind(asked)
         choices = _YES_NO if kind.kind == "yes_no" else kind.choices if len(kind.choices) > 1 else ()
         text = f"{asked}\n{self._prompts[task].instruction or SHORT}"
-        fit = await self._fit([one for _, one in pictures], text)
+        fit = await self._fit([picture for _, picture in pictures], text)
         if fit < len(pictures):
             return await read_in_parts(
                 pictures,
@@ -78,7 +78,7 @@ class Eyesight:
                 parts=parts,
             )
         sight = await self._services.look(
-            LookRequest(tuple(one for _, one in pictures), text, self._settings.max_tokens, choices)
+            LookRequest(tuple(picture for _, picture in pictures), text, self._settings.max_tokens, choices)
         )
         seen = Evidence(
             kind="eyes",
@@ -104,12 +104,12 @@ class Eyesight:
         async def length(*shown: Picture) -> int:
             return int(await asyncio.to_thread(eyes.count, LookRequest(shown, text)))
 
-        sizes = {one.size: one for one in pictures}
+        sizes = {picture.size: picture for picture in pictures}
         largest = sorted(sizes, key=lambda size: -size[0] * size[1])[:_SIZES]
         for size in largest:
             if size not in self._tokens:
                 self._tokens[size] = await length(sizes[size], sizes[size]) - await length(sizes[size])
         most = max(self._tokens[size] for size in largest)
         room = context - self._settings.max_tokens - await length(sizes[largest[0]]) + self._tokens[largest[0]]
-        whole = sum(self._tokens.get(one.size, most) for one in pictures)
+        whole = sum(self._tokens.get(picture.size, most) for picture in pictures)
         return count if whole <= room else max(0, min(count - 1, room // max(most, 1)))

@@ -59,7 +59,9 @@ async def ask_each(context: CallContext, images: Sequence[Image], question: str)
             asked.left += images[first:]
             break
         chunk = images[first : first + CHUNK]
-        for image, reading in zip(chunk, await each(_ask(context, one, question) for one in chunk), strict=True):
+        for image, reading in zip(
+            chunk, await each(_ask(context, picture, question) for picture in chunk), strict=True
+        ):
             if isinstance(reading, ImageError) or reading.unread:
                 asked.unread.append(image)
             else:
@@ -68,8 +70,8 @@ async def ask_each(context: CallContext, images: Sequence[Image], question: str)
 
 
 async def _ask(context: CallContext, image: Image, question: str) -> Reading:
-    if said := context.corrected(image, question):
-        return said
+    if correction := context.corrected(image, question):
+        return correction
     if image.index in context.outside:
         return Reading("", (), unread=True)
     pictures, judged = [(image.ref, image.picture)], question_kind(question).kind == "yes_no"
@@ -101,10 +103,10 @@ async def chosen(context: CallContext, name: str, images: Sequence[Image], text:
         close, unread = await _not_ruled_out(context, images, question)
     asked = await ask_each(context, close, question)
     asked.unread += unread
-    chances = tuple(chance_of_yes(one.text, one.evidence) for _, one in asked.readings)
+    chances = tuple(chance_of_yes(reading.text, reading.evidence) for _, reading in asked.readings)
     context.record(Evidence("select", tuple(image.ref for image, _ in asked.readings), question, scores=chances))
     asked.record(context, question)
-    return [image for image, one in asked.readings if one.text == "yes"]
+    return [image for image, reading in asked.readings if reading.text == "yes"]
 
 
 async def alike(
@@ -112,10 +114,10 @@ async def alike(
 ) -> tuple[str, list[tuple[Image, float]], list[Image]]:
     """Returns what was compared with each picture, its contrastive score, and the pictures that cannot be read."""
     text = f"a picture of {phrase}"
-    scores = await each(context.services.similarity(SimilarityRequest(one.picture, text)) for one in images)
-    found = list(zip(images, scores, strict=True))
-    scored = [(image, score) for image, score in found if not isinstance(score, ImageError)]
-    return text, scored, [image for image, score in found if isinstance(score, ImageError)]
+    scores = await each(context.services.similarity(SimilarityRequest(image.picture, text)) for image in images)
+    pairs = list(zip(images, scores, strict=True))
+    scored = [(image, score) for image, score in pairs if not isinstance(score, ImageError)]
+    return text, scored, [image for image, score in pairs if isinstance(score, ImageError)]
 
 
 async def closest(context: CallContext, images: Sequence[Image], phrase: str, scores: Sequence[float]) -> Image:
@@ -153,9 +155,10 @@ async def _not_ruled_out(
     text, scored, unread = await alike(context, images, phrase_of(question))
     least = context.settings.sets.rule_out
     if out := [(image, score) for image, score in scored if score < least]:
-        best = sorted(out, key=lambda one: -one[1])[:CLOSEST]
+        best = sorted(out, key=lambda pair: -pair[1])[:CLOSEST]
         if any(
-            one.text == "yes" for _, one in (await ask_each(context, [image for image, _ in best], question)).readings
+            reading.text == "yes"
+            for _, reading in (await ask_each(context, [image for image, _ in best], question)).readings
         ):
             return images, []
         refs, low = tuple(image.ref for image, _ in out), tuple(score for _, score in out)

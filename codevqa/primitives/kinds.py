@@ -111,7 +111,7 @@ class Kind:
         if len(inner) != len(items):
             raise TypeError(f"{where} must be {self.text}, not a tuple of {len(items)}")
         pairs = zip(inner, items, strict=True)
-        return self.type(one.accept(item, f"{where}[{i}]", max_text) for i, (one, item) in enumerate(pairs))
+        return self.type(kind.accept(item, f"{where}[{i}]", max_text) for i, (kind, item) in enumerate(pairs))
 
 
 _SIMPLE: dict[Any, Kind] = {kind: Kind(kind.__name__, kind) for kind in (str, int, float, bool, Image)}
@@ -139,10 +139,10 @@ def parse_kind(annotation: object, where: str) -> Kind:
         inner = parse_kind(arguments[0], where)
         return Kind(f"list[{inner.text}]", list, (inner,))
     if origin is tuple and arguments and Ellipsis not in arguments and arguments != ((),):
-        inners = tuple(parse_kind(one, where) for one in arguments)
-        return Kind(f"tuple[{', '.join(one.text for one in inners)}]", tuple, inners)
+        inners = tuple(parse_kind(argument, where) for argument in arguments)
+        return Kind(f"tuple[{', '.join(kind.text for kind in inners)}]", tuple, inners)
     if origin in (Union, types.UnionType) and len(arguments) == 2 and type(None) in arguments:
-        inner = parse_kind(next(one for one in arguments if one is not type(None)), where)
+        inner = parse_kind(next(argument for argument in arguments if argument is not type(None)), where)
         return replace(inner, text=f"{inner.text} | None", optional=True)
     shown = getattr(annotation, "__qualname__", None) if origin is None else None
     raise TypeError(f"{where}: the annotation {shown or annotation!s} is not supported. {_SUPPORTED}")

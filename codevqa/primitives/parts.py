@@ -90,17 +90,17 @@ async def read_in_parts(
             if len(part) == 1:
                 raise
             waiting.extendleft((part[len(part) // 2 :], part[: len(part) // 2]))
-    text = _joined([one.text for one in readings], question, how)
-    return Reading(text, tuple(one for reading in readings for one in reading.evidence))
+    text = _joined([reading.text for reading in readings], question, how)
+    return Reading(text, tuple(evidence for reading in readings for evidence in reading.evidence))
 
 
 def _joined(texts: Sequence[str], question: str, how: str) -> str:
     kind = question_kind(question, statements=True)
-    said = [kind.fitted(text) for text in texts]
-    for place, text in enumerate(said, 1):
+    answers = [kind.fitted(text) for text in texts]
+    for place, text in enumerate(answers, 1):
         if not text or kind.misfit(text):
-            raise ModelError(f"Part {place} of {len(said)} was answered {text!r}, which joins no other.", hint=_HINT)
+            raise ModelError(f"Part {place} of {len(answers)} was answered {text!r}, which joins no other.", hint=_HINT)
     if how == "sum":
-        total = sum((float(text.replace(",", "")) for text in said), 0.0)
+        total = sum((float(text.replace(",", "")) for text in answers), 0.0)
         return str(int(total)) if total.is_integer() else f"{total:g}"
-    return "yes" if (any if how == "any" else all)(text == "yes" for text in said) else "no"
+    return "yes" if (any if how == "any" else all)(text == "yes" for text in answers) else "no"

@@ -201,8 +201,8 @@ class PnPVQA:
             return count
         captions = (_CAPTION,) * (self._settings.captions or self._prompts[task].captions)
         prompts = [await self._prompt(question, [captions] * several, form, task, about) for several in (1, 2)]
-        one, two = [int(await asyncio.to_thread(reader.count, prompt)) for prompt in prompts]
-        return max(0, min(count, 1 + (context - self._settings.max_tokens - one) // max(two - one, 1)))
+        single, double = [int(await asyncio.to_thread(reader.count, prompt)) for prompt in prompts]
+        return max(0, min(count, 1 + (context - self._settings.max_tokens - single) // max(double - single, 1)))
 
     def _wording(self, task: Form) -> Wording:
         return self._settings.wording or self._prompts[task].reading_wording
@@ -217,7 +217,7 @@ class PnPVQA:
     async def _look(self, pictures: Numbered, question: str, task: Form, about: str | None) -> Evidence:
         """Describes every picture where the question looks."""
         text = self.looked_for(question, task, part=about is not None)
-        seen = await together(self._describe(one, text, self._prompts[task]) for _, one in pictures)
+        seen = await together(self._describe(picture, text, self._prompts[task]) for _, picture in pictures)
         captions, patches, relevance = zip(*seen, strict=True)
         return Evidence("pnpvqa", tuple(ref for ref, _ in pictures), question, captions, relevance, patches)
 
@@ -291,7 +291,7 @@ class PnPVQA:
         shots = usual if self._settings.shots is None else self._settings.shots
         if self._settings.selection == "kind":
             wanted = question_kind(question, statements=prompts.statements).kind
-            like = [one for one in pool if question_kind(one.question, statements=prompts.statements).kind == wanted]
+            like = [shot for shot in pool if question_kind(shot.question, statements=prompts.statements).kind == wanted]
             # The last: banks begin with what suits any question, and grow by what one kind was in want of.
             return (like or pool)[-shots:] if shots else []
         if self._retriever is None or self._settings.selection == "fixed" or len(pool) <= shots or shots == 0:

@@ -51,7 +51,7 @@ def render_context(
         among_sets: whether the captions of one picture stand on a line of their own, as those of sets do.
         sentence: makes a sentence of a caption.
     """
-    lines = [" ".join(map(sentence, one)) for one in captions]
+    lines = [" ".join(map(sentence, group)) for group in captions]
     if form == "image":
         return ("Context:\n" if among_sets else "Context: ") + lines[0] if lines[0] else "Context:"
     names = _names(len(lines), labels)
@@ -140,7 +140,7 @@ def _turn(
         shown = "\n".join(["Captions:", *(f"- {caption}" for caption in captions[0])])
     else:
         named = zip(_names(len(captions), labels), captions, strict=True)
-        shown = "\n".join(f"{name}:\n" + "\n".join(f"- {caption}" for caption in one) for name, one in named)
+        shown = "\n".join(f"{name}:\n" + "\n".join(f"- {caption}" for caption in group) for name, group in named)
     return f"{shown}\nQuestion: {sentence_case(question)}{wanted}"
 
 

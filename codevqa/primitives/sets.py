@@ -69,8 +69,8 @@ async def most_common(context: CallContext, images: list[Image], question: str) 
     answers = tuple((reading.text,) for _, reading in asked.readings)
     context.record(Evidence("answers", tuple(image.ref for image, _ in asked.readings), question, captions=answers))
     asked.record(context, question)
-    said = Counter(reading.text for _, reading in asked.readings if reading.text)
-    return said.most_common(1)[0][0] if said else ""
+    tally = Counter(reading.text for _, reading in asked.readings if reading.text)
+    return tally.most_common(1)[0][0] if tally else ""
 
 
 @primitive(ahead=True, examples=_SORTED)
@@ -84,23 +84,23 @@ async def sort_by(context: CallContext, images: list[Image], question: str) -> l
         raise ValueError("sort_by() needs a question or a phrase, not an empty string")
     kind = question_kind(question).kind
     if kind not in ("number", "yes_no") and context.services.compares:
-        put, found, unread = await alike(context, images, phrase_of(question))
+        wording, scored, unread = await alike(context, images, phrase_of(question))
         asked = Asked(unread=unread)
     else:
-        put = question if kind == "number" else as_question(question)
-        asked = await ask_each(context, images, put)
+        wording = question if kind == "number" else as_question(question)
+        asked = await ask_each(context, images, wording)
         by_number = kind == "number"
         if by_number:
-            numbers = [(image, number_in(one.text)) for image, one in asked.readings]
+            numbers = [(image, number_in(reading.text)) for image, reading in asked.readings]
             asked.unread += [image for image, number in numbers if number is None]
-            found = [(image, float(number)) for image, number in numbers if number is not None]
+            scored = [(image, float(number)) for image, number in numbers if number is not None]
         else:
-            found = [(image, chance_of_yes(one.text, one.evidence)) for image, one in asked.readings]
-    found.sort(key=lambda pair: -pair[1])
-    refs, best = tuple(image.ref for image, _ in found), tuple(score for _, score in found)
-    context.record(Evidence("sorted", refs, put, scores=best))
-    asked.record(context, put)
-    return [image for image, _ in found]
+            scored = [(image, chance_of_yes(reading.text, reading.evidence)) for image, reading in asked.readings]
+    scored.sort(key=lambda pair: -pair[1])
+    refs, best = tuple(image.ref for image, _ in scored), tuple(score for _, score in scored)
+    context.record(Evidence("sorted", refs, wording, scores=best))
+    asked.record(context, wording)
+    return [image for image, _ in scored]
 
 
 SETS = PrimitiveSet([select, count, most_common, sort_by])

@@ -70,8 +70,8 @@ class Primitive:
 
     def _shown(self, text: Callable[[Kind], str]) -> str:
         shown = [
-            f"{one.name}: {text(one.annotation)}{'' if one.default is _EMPTY else f' = {one.default!r}'}"
-            for one in self.takes.parameters.values()
+            f"{entry.name}: {text(entry.annotation)}{'' if entry.default is _EMPTY else f' = {entry.default!r}'}"
+            for entry in self.takes.parameters.values()
         ]
         return f"{self.name}({', '.join(shown)}) -> {self.result.text}"
 
@@ -83,12 +83,12 @@ class Primitive:
             ValueError: an argument is of the right type and unusable, such as a text too long.
         """
         try:
-            given = self.takes.bind(*args, **kwargs).arguments
+            values = self.takes.bind(*args, **kwargs).arguments
         except TypeError as error:
             raise TypeError(f"{self.name}(): {error}") from None
         return {
-            name: one.annotation.accept(given.get(name, one.default), f"{self.name}() {name}", MAX_TEXT)
-            for name, one in self.takes.parameters.items()
+            name: parameter.annotation.accept(values.get(name, parameter.default), f"{self.name}() {name}", MAX_TEXT)
+            for name, parameter in self.takes.parameters.items()
         }
 
     async def call(self, context: object, arguments: Mapping[str, object]) -> object:
@@ -171,9 +171,9 @@ def primitive(
             raise TypeError(f"Primitive {name}: {example!r:.60} is no example. Give an Example of codevqa.prompts.")
         if re.search(rf"\b{name}\(", example.program) is None:
             raise ValueError(f"Example {example.id!r} of primitive {name} does not call it.")
-    found = list(inspect.signature(function).parameters.values())
-    takes_context = bool(found) and found[0].name == "context"
-    visible = found[1:] if takes_context else found
+    parameters = list(inspect.signature(function).parameters.values())
+    takes_context = bool(parameters) and parameters[0].name == "context"
+    visible = parameters[1:] if takes_context else parameters
     hints = _resolve(function, name, [parameter.name for parameter in visible])
     result = hints.get("return", _EMPTY)
     if result is _EMPTY:

@@ -52,9 +52,9 @@ async def query(context: CallContext, img: Annotated[Image | list[Image], Image]
     images = img if isinstance(img, list) else [img]
     if not images:
         raise ValueError("query() needs at least one image")
-    said = None if isinstance(img, list) else context.corrected(img, question)
-    reading = said or await (context.eyes or context.pnpvqa).answer(
-        [(one.ref, one.picture) for one in images],
+    correction = None if isinstance(img, list) else context.corrected(img, question)
+    reading = correction or await (context.eyes or context.pnpvqa).answer(
+        [(image.ref, image.picture) for image in images],
         question,
         "set" if isinstance(img, list) else "image",
         context.form,
@@ -146,7 +146,7 @@ VISUAL = PrimitiveSet([open_image, open_images, query, get_pos, find_matching_im
 """The vocabulary of the paper. Of it, an engine offers what its models serve."""
 KNOWLEDGE = PrimitiveSet([visual_query, knowledge_query])
 """Offered where a prompt set names them, as OK-VQA's does: what is there, and what is known about it."""
-BUILT_IN = VISUAL.extend([*DETECTION, *KNOWLEDGE, *(one for one in SETS if one.name not in DETECTION.names)])
+BUILT_IN = VISUAL.extend([*DETECTION, *KNOWLEDGE, *(member for member in SETS if member.name not in DETECTION.names)])
 """All of them."""
 
 
@@ -215,7 +215,7 @@ def _read(reading: Reading, name: str) -> str:
 
 
 def _number(path: str, word: str) -> int:
-    found = re.fullmatch(rf"{word}(\d{{1,6}})(?:\.(?:jpg|jpeg|png))?", path)
-    if found is None:
+    match = re.fullmatch(rf"{word}(\d{{1,6}})(?:\.(?:jpg|jpeg|png))?", path)
+    if match is None:
         raise ValueError(f"there is no image {path[:60]!r}: use a name like '{word}1.jpg'")
-    return int(found.group(1))
+    return int(match.group(1))

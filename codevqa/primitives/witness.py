@@ -78,7 +78,7 @@ _HEAD = re.compile(
 """Things that are counted: their name, which ends with the noun, and where they are or what they do."""
 _GENERIC = re.compile(r"(?:thing|object|item)s?|animal|vehicle|fruit|food|device|toy|shape")
 _SINGULAR = {"people": "person", "men": "man", "women": "woman", "children": "child", "mice": "mouse", "geese": "goose"}
-_PLURAL = {one: several for several, one in _SINGULAR.items()}
+_PLURAL = {single: several for several, single in _SINGULAR.items()}
 
 
 @dataclass(frozen=True)
@@ -112,7 +112,7 @@ class Descriptions:
         """
         sure = [_fits(logit, doubt) for logit in logits]
         if self.rule == "choice":
-            fitting = [choice for choice, one in zip(self.choices, sure, strict=False) if one is not False]
+            fitting = [choice for choice, fit in zip(self.choices, sure, strict=False) if fit is not False]
             return fitting[0] if len(fitting) == 1 and sure.count(True) == 1 else ""
         if self.rule != "count":
             decisive = self.rule == "any"
@@ -120,7 +120,7 @@ class Descriptions:
                 return _yes(decisive is not self.negated)
             return "" if None in sure else _yes(decisive is self.negated)
         # Where there are three, "two cups" fits as well: the last that fits counts, if the next is sure not to.
-        count = next((place for place, one in enumerate(sure) if one is not True), None)
+        count = next((place for place, fit in enumerate(sure) if fit is not True), None)
         if count is None or sure[count] is None:
             return ""
         if self.bound is not None:
@@ -170,9 +170,9 @@ def as_question(text: str) -> str:
         return words
     if begins_as_question(words):
         raise ValueError(f"this needs a yes/no question or a description, not {text[:80]!r}")
-    said = re.match(r"there (is|are|was|were) ", words, re.IGNORECASE)
-    if said:
-        return f"{said.group(1).capitalize()} there {words[said.end() :].rstrip(' .!')}?"
+    match = re.match(r"there (is|are|was|were) ", words, re.IGNORECASE)
+    if match:
+        return f"{match.group(1).capitalize()} there {words[match.end() :].rstrip(' .!')}?"
     thing = words.rstrip(" .!")
     head = _HEAD.match(re.sub(r"^(?:any|some|many|several) ", "", thing.lower()))
     several = re.match(r"(?:any|some|many|several|two|three|four|five|\d+)\b", thing.lower()) or (
@@ -200,15 +200,15 @@ def stated_number(question: str, captions: Sequence[str]) -> str:
     if counted is None or question_kind(question).kind != "number":
         return ""
     things = counted.group(1).lower()
-    one = _singular(things)
+    singular = _singular(things)
     lines = [caption.lower() for caption in captions]
-    named = re.compile(rf"\b(?!an?\b)(\w+) (?:{re.escape(things)}|{re.escape(one or things)})\b")
-    said = {number_in(found.group(1)) for line in lines for found in named.finditer(line)} - {None}
-    if said:
-        return str(said.pop()) if len(said) == 1 else ""
+    named = re.compile(rf"\b(?!an?\b)(\w+) (?:{re.escape(things)}|{re.escape(singular or things)})\b")
+    numbers = {number_in(match.group(1)) for line in lines for match in named.finditer(line)} - {None}
+    if numbers:
+        return str(numbers.pop()) if len(numbers) == 1 else ""
     several = re.compile(rf"\b{re.escape(things)}\b")
-    single = re.compile(rf"\ban? {re.escape(one)}\b")
-    alone = one and not any(map(several.search, lines)) and sum(map(bool, map(single.search, lines))) > 1
+    single = re.compile(rf"\ban? {re.escape(singular)}\b")
+    alone = singular and not any(map(several.search, lines)) and sum(map(bool, map(single.search, lines))) > 1
     return "1" if alone else ""
 
 
@@ -234,14 +234,14 @@ def _judged(text: str) -> Descriptions:
 
 
 def _counted(things: str, *, single: bool = False) -> Descriptions:
-    found = _HEAD.match(things.lower())
-    if found is None or _UNSEEN.search(things):
+    match = _HEAD.match(things.lower())
+    if match is None or _UNSEEN.search(things):
         return Descriptions()
-    name, rest = found.groups()
-    one, several = (name, _plural(name)) if single else (_singular(name), name)
-    if not one or not several:
+    name, rest = match.groups()
+    singular, plural = (name, _plural(name)) if single else (_singular(name), name)
+    if not singular or not plural:
         return Descriptions()
-    return Descriptions((_one(one) + rest, *(f"{count} {several}{rest}" for count in COUNTS)), "count")
+    return Descriptions((_one(singular) + rest, *(f"{count} {plural}{rest}" for count in COUNTS)), "count")
 
 
 def _chosen(text: str, choices: Sequence[str]) -> Descriptions:
@@ -289,10 +289,10 @@ def _plural(name: str) -> str:
 def _singular(name: str) -> str:
     """Returns the name of one of some things; an empty text where it is not sure."""
     how, space, noun = name.rpartition(" ")
-    one = _SINGULAR.get(noun, "")
-    if not one and noun.endswith("s") and len(noun) > 2 and not noun.endswith(("ss", "us", "is", "ves", "oes")):
+    singular = _SINGULAR.get(noun, "")
+    if not singular and noun.endswith("s") and len(noun) > 2 and not noun.endswith(("ss", "us", "is", "ves", "oes")):
         if noun.endswith(("ches", "shes", "xes", "sses", "buses")):
-            one = noun[:-2]
+            singular = noun[:-2]
         else:
-            one = f"{noun[:-3]}y" if noun.endswith("ies") else noun[:-1]
-    return f"{how}{space}{one}" if one else ""
+            singular = f"{noun[:-3]}y" if noun.endswith("ies") else noun[:-1]
+    return f"{how}{space}{singular}" if singular else ""

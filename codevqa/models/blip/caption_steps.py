@@ -79,10 +79,10 @@ class CaptionSteps:
         self._head = model.cls.predictions
         self._prompt = torch.tensor(rules.prompt, device=self.like.device)
         own = [layer.attention.self for layer in self.layers]
-        self._projections = [join_projections(one.query, one.key, one.value) for one in own]
+        self._projections = [join_projections(module.query, module.key, module.value) for module in own]
         # Keys and values of the patches in all layers.
         seen = [layer.crossattention.self for layer in self.layers]
-        self._seen = join_projections(*(projection for one in seen for projection in (one.key, one.value)))
+        self._seen = join_projections(*(projection for module in seen for projection in (module.key, module.value)))
         usable = kernels is not None and rules.max_length <= kernels.LONGEST and kernels.usable(self.like, self.depth)
         self._kernels = kernels if usable else None
 

@@ -51,11 +51,11 @@ class Checkpoint:
         return tensor if self.device.type == "cpu" else tensor.pin_memory().to(self.device, non_blocking=True)
 
 
-def load_checkpoint(given: str | os.PathLike[str], kind: Kind, *, device: str | None, dtype: DType) -> Checkpoint:
+def load_checkpoint(source: str | os.PathLike[str], kind: Kind, *, device: str | None, dtype: DType) -> Checkpoint:
     """Loads a BLIP checkpoint, ready for inference.
 
     Args:
-        given: A folder holding configuration, weights and tokenizer, a hub id, or the address of a LAVIS file.
+        source: A folder holding configuration, weights and tokenizer, a hub id, or the address of a LAVIS file.
         kind: What it has to be.
         device: "cpu", "cuda" (or "cuda:1"...), None for a GPU where there is one.
         dtype: Precision of the weights, whatever they are on disk; None for float32 on the CPU, bfloat16 on a GPU.
@@ -64,7 +64,7 @@ def load_checkpoint(given: str | os.PathLike[str], kind: Kind, *, device: str | 
         ModelNotFoundError: the folder, its weights or the hub's copy cannot be had.
         SetupError: what is there is not such a network, or the device does not exist.
     """
-    name = os.fspath(given)
+    name = os.fspath(source)
     place, precision = place_for(device, dtype)
     folder = _folder(name)
     with while_loading(

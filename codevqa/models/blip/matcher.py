@@ -155,9 +155,9 @@ class BlipMatcher(BlipModel):
             chosen = tokens_in_focus(rows[row][: lengths[row]], phrase, "words" if request.focus else self._average)
             weights[row, chosen] = 1 / len(chosen)
         features = self._seen(requests)
-        found = self._thread.run(self._text.relevance, self._opened(ids), mask, weights, features)
+        outputs = self._thread.run(self._text.relevance, self._opened(ids), mask, weights, features)
         self._count_rows(len(requests))
-        numbers = found.cpu().numpy()
+        numbers = outputs.cpu().numpy()
         margins = numbers[:, -1].tolist()
         return [
             Match(row[:-1].reshape(self.grid, self.grid), margin) for row, margin in zip(numbers, margins, strict=True)
@@ -193,20 +193,20 @@ class BlipMatcher(BlipModel):
     def _similarity(self, requests: Sequence[SimilarityRequest]) -> list[float]:
         pictures = [request.picture for request in requests]
         sides = self._sides.read(pictures)  # 1 kB each; what they are made of is hundreds
-        new = {one.key: one for one in pictures if one.key not in sides}
+        new = {picture.key: picture for picture in pictures if picture.key not in sides}
         if new:
             # Indexing asks for this alone: the features of thousands of pictures go to disk, and not into memory.
             features = self._features(list(new.values()), keep=False)
-            made = self._thread.run(self._picture_sides, features)
-            self._sides.add(new.values(), made)
-            sides |= made
+            new_sides = self._thread.run(self._picture_sides, features)
+            self._sides.add(new.values(), new_sides)
+            sides |= new_sides
         return self._thread.run(self._compared, requests, sides)
 
     @torch.inference_mode()
     def _picture_sides(self, features: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-        cls = torch.stack([one[0] for one in features.values()])
-        found = torch.nn.functional.normalize(self._at.model.vision_proj(cls).float(), dim=-1).cpu()
-        return dict(zip(features, found.unbind(), strict=True))
+        cls = torch.stack([tensor[0] for tensor in features.values()])
+        embeddings = torch.nn.functional.normalize(self._at.model.vision_proj(cls).float(), dim=-1).cpu()
+        return dict(zip(features, embeddings.unbind(), strict=True))
 
     @torch.inference_mode()
     def _compared(self, requests: Sequence[SimilarityRequest], sides: dict[str, torch.Tensor]) -> list[float]:

@@ -37,8 +37,8 @@ class _Perceptron(nn.Module):
         self.fc1, self.fc2 = Linear(width, wide), Linear(wide, width)
 
     def forward(self, states: torch.Tensor) -> torch.Tensor:
-        made: torch.Tensor = self.fc2(functional.gelu(self.fc1(states)))
-        return made
+        output: torch.Tensor = self.fc2(functional.gelu(self.fc1(states)))
+        return output
 
 
 class _VisionAttention(nn.Module):
@@ -185,10 +185,10 @@ class BlipNetwork(nn.Module):
 
 
 def _config(name: str, settings: dict[str, Any], part: str, defaults: dict[str, Any]) -> SimpleNamespace:
-    given = settings.get(part) or {}
-    if not isinstance(given, dict):
+    section = settings.get(part) or {}
+    if not isinstance(section, dict):
         raise SetupError(f"{name} has no {part} in its config.json.", hint="Save it again.")
-    config = {**_COMMON, **defaults, **given}
+    config = {**_COMMON, **defaults, **section}
     for option in defaults.keys() | _COMMON.keys() - {"hidden_act"}:
         if option not in ("layer_norm_eps", "hidden_act"):
             _size(name, config, option)

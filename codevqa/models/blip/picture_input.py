@@ -57,13 +57,13 @@ class PictureSettings:
         Raises:
             OSError, ValueError, TypeError: its file is damaged.
         """
-        given: dict[str, Any] = {}
+        config: dict[str, Any] = {}
         if (folder / "preprocessor_config.json").is_file():
-            given = read_json(folder / "preprocessor_config.json")
+            config = read_json(folder / "preprocessor_config.json")
         elif (folder / "processor_config.json").is_file():
-            given = read_json(folder / "processor_config.json").get("image_processor") or {}
-        names = {one.name for one in fields(cls)} - {"size"}
-        return cls(size, **{name: value for name, value in given.items() if name in names})
+            config = read_json(folder / "processor_config.json").get("image_processor") or {}
+        names = {field.name for field in fields(cls)} - {"size"}
+        return cls(size, **{name: value for name, value in config.items() if name in names})
 
 
 class _Resizing:

@@ -136,7 +136,7 @@ class TextEncoder:
         for layer in layers:
             hidden = self._pass(layer, hidden, bias, pictures, first_only=layer is layers[-1])
         logits = self._head(hidden[:, 0]).float()
-        return [float(one) for one in (logits[:, 1] - logits[:, 0]).tolist()]
+        return [float(margin) for margin in (logits[:, 1] - logits[:, 0]).tolist()]
 
     def _pass(
         self,

@@ -45,7 +45,7 @@ class WordPieces:
         self._tokenizer.decoder = decoders.WordPiece(prefix="##", cleanup=True)
         added = self._tokenizer.get_added_tokens_decoder()
         self._silent = {number for number, token in added.items() if token.special}
-        self._silent |= {self.vocabulary[one] for one in _OWN if one in self.vocabulary}
+        self._silent |= {self.vocabulary[token] for token in _OWN if token in self.vocabulary}
 
     def encode(self, texts: Sequence[str], most: int | None = None) -> tuple[torch.Tensor, torch.Tensor]:
         """Returns tokens, (texts, tokens), [CLS] first and [SEP] last, and a mask: 1 for tokens, 0 for padding.
@@ -60,8 +60,8 @@ class WordPieces:
 
     def decode(self, tokens: Sequence[int]) -> str:
         """Returns the text, without blanks at its ends; special tokens and those it does not know say nothing."""
-        told = [token for token in tokens if token not in self._silent]
-        text: str = self._tokenizer.decode(told)
+        text_tokens = [token for token in tokens if token not in self._silent]
+        text: str = self._tokenizer.decode(text_tokens)
         for before, after in _TIDY:
             text = text.replace(before, after)
         return text.strip()
@@ -91,7 +91,7 @@ def bert_tokenizer(vocabulary: Path, *, lowercase: bool = True) -> Any:
     """
     words = vocabulary.read_text(encoding="utf-8").splitlines()
     numbers = {word.strip(): number for number, word in enumerate(words)}
-    lacking = [one for one in _OWN if one not in numbers]
+    lacking = [token for token in _OWN if token not in numbers]
     if lacking:
         raise ValueError(f"{vocabulary} has no {lacking[0]}")
     return BertWordPieceTokenizer(numbers, lowercase=lowercase)._tokenizer
@@ -157,12 +157,12 @@ def draw(logits: torch.Tensor, numbers: torch.Tensor, top_k: int, temperature: f
     top_k = min(top_k, vocabulary)
     if vocabulary <= top_k + _TIES:
         return _inverted(logits, logits.topk(top_k).values[:, -1:], numbers, temperature)
-    found = logits.topk(top_k + _TIES)
-    least = found.values[:, top_k - 1, None]
-    if not logits.is_cuda and bool((found.values[:, -1:] >= least).any()):
+    top = logits.topk(top_k + _TIES)
+    least = top.values[:, top_k - 1, None]
+    if not logits.is_cuda and bool((top.values[:, -1:] >= least).any()):
         return _inverted(logits, least, numbers, temperature)
-    candidates, order = found.indices.sort()
-    place = _inverted(found.values.gather(-1, order), least, numbers, temperature)
+    candidates, order = top.indices.sort()
+    place = _inverted(top.values.gather(-1, order), least, numbers, temperature)
     return candidates.gather(-1, place[:, None])[:, 0]
 
 

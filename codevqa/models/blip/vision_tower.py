@@ -90,21 +90,21 @@ class BlipModel:
         Raises:
             ModelError: the network failed, or one picture alone does not fit in memory.
         """
-        found = {one.key: kept for one in pictures if (kept := self._kept.get(one.key)) is not None}
-        for key, features in self._shelves.read(one for one in pictures if one.key not in found).items():
-            found[key] = features.to(self._at.device)
+        by_key = {image.key: kept for image in pictures if (kept := self._kept.get(image.key)) is not None}
+        for key, features in self._shelves.read(image for image in pictures if image.key not in by_key).items():
+            by_key[key] = features.to(self._at.device)
             if keep:
-                self._keep(key, found[key])
-        missing = list({one.key: one for one in pictures if one.key not in found}.values())
+                self._keep(key, by_key[key])
+        missing = list({image.key: image for image in pictures if image.key not in by_key}.values())
         self._reader.expect(missing)  # all of them, while the first are encoded
         usual = _GPU_PICTURES if self._at.device.type == "cuda" else _CPU_PICTURES
         encoded = run_in_batches(self._encode, missing, self._max_batch or usual)
         for picture, features in zip(missing, encoded, strict=True):
-            found[picture.key] = features
+            by_key[picture.key] = features
             if keep or not isinstance(picture, StoredPicture):
                 self._keep(picture.key, features)
-        self._shelves.add(missing, found)
-        return found
+        self._shelves.add(missing, by_key)
+        return by_key
 
     def expect(self, pictures: Sequence[Picture]) -> None:
         """Begins to read pictures that will be asked about next, in threads, where no features of them are kept."""

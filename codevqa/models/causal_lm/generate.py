@@ -101,13 +101,13 @@ class GenerateDecoder:
             while start < len(members):
                 batch = self._batch(members[start : start + self.max_batch])
                 try:
-                    made = self._decode(batch, prefix, work.find_end)
+                    outputs = self._decode(batch, prefix, work.find_end)
                 except torch.OutOfMemoryError:
                     if len(batch) == 1:
                         raise
                     self.max_batch = max(1, len(batch) // 2)
                     continue
-                for request, tokens in zip(batch, made, strict=True):
+                for request, tokens in zip(batch, outputs, strict=True):
                     work.end(request, tokens)
                 start += len(batch)
 
@@ -183,10 +183,10 @@ def needs_solitude(model: Any) -> bool:
     So it is where positions are turned by other angles in a longer text.
     """
     config = model.config.get_text_config()
-    given = getattr(config, "rope_parameters", None) or {}
+    rope = getattr(config, "rope_parameters", None) or {}
     # Some models have one for each kind of layer.
-    each = [given] if "rope_type" in given else [one for one in given.values() if isinstance(one, dict)]
-    return model.config.model_type in _ALONE or any(one.get("rope_type", "default") not in _STEADY for one in each)
+    each = [rope] if "rope_type" in rope else [layer for layer in rope.values() if isinstance(layer, dict)]
+    return model.config.model_type in _ALONE or any(layer.get("rope_type", "default") not in _STEADY for layer in each)
 
 
 def _bytes(past: Any) -> int:

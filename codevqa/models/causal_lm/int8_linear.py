@@ -54,17 +54,17 @@ class Int8Linear(nn.Module):
         far = rows.abs() > rows.square().mean(-1, keepdim=True).sqrt_().mul_(_FAR)
         near = rows.masked_fill(far, 0.0)
         scale = near.abs().amax(-1, keepdim=True).clamp_min_(1e-8)
-        made: torch.Tensor = torch.ops.quantized.linear_with_input_q_dq_qweight_dq_output_fp32(
+        products: torch.Tensor = torch.ops.quantized.linear_with_input_q_dq_qweight_dq_output_fp32(
             near.div_(scale), 1 / _LEVELS, _LEVELS + 1, self._packed
         )
-        made.mul_(scale)
+        products.mul_(scale)
         columns = far.any(0).nonzero()[:, 0]
         if len(columns):
             beyond = rows[:, columns].mul_(far[:, columns])
-            made.addcmul_(beyond @ self._columns[columns].float(), self._scales)
+            products.addcmul_(beyond @ self._columns[columns].float(), self._scales)
         if self._bias is not None:
-            made.add_(self._bias)
-        return made.view(*inputs.shape[:-1], len(self._scales))
+            products.add_(self._bias)
+        return products.view(*inputs.shape[:-1], len(self._scales))
 
 
 @functools.cache

@@ -120,8 +120,8 @@ class _RMSNorm(nn.Module):
             return normed
         whole = states.float()
         whole = whole * torch.rsqrt(whole.pow(2).mean(-1, keepdim=True) + self.eps)
-        made: torch.Tensor = self.weight * whole.to(states.dtype)
-        return made
+        scaled: torch.Tensor = self.weight * whole.to(states.dtype)
+        return scaled
 
 
 def _layer(config: LlamaConfig) -> nn.Module:

@@ -163,16 +163,16 @@ class TransformersLM:
             SetupError: a chat prompt, and the tokenizer has no chat template that takes it; or the tokenizer is of
                 another model.
         """
-        made: dict[int, Completion] = {}
+        completions: dict[int, Completion] = {}
 
         def give(request: TokenisedRequest, tokens: Sequence[int]) -> None:
-            made[request.index] = self._finish(request, tokens)
+            completions[request.index] = self._finish(request, tokens)
 
         with self.turn:
             tokenised = self._tokenise(list(enumerate(requests)), _raise)
             if tokenised:
                 self._run(Work(tokenised, self._find_end, give))
-            return [made[request.index] for request in tokenised]
+            return [completions[request.index] for request in tokenised]
 
     def generate_joining(self, feed: RequestFeed) -> None:
         """Continues the prompts of a feed until it has no more; each begins as soon as another has ended.
@@ -315,7 +315,7 @@ class TransformersLM:
                 hint="Use the completion form, or an instruction-tuned model.",
             )
         turns = [{"role": message.role, "content": message.content} for message in messages]
-        said, refusals = [], []
+        texts, refusals = [], []
         # Some templates refuse system turns, or leave them out without a word.
         for form in (turns, without_system(turns)):
             try:
@@ -325,9 +325,9 @@ class TransformersLM:
                 continue
             if turns[0]["content"].strip() in text:
                 return text
-            said.append(text)
-        if said:
-            return said[0]
+            texts.append(text)
+        if texts:
+            return texts[0]
         raise SetupError(
             f"The chat template of {self.name} refuses this prompt: {refusals[0]}.",
             hint="Mend chat_template.jinja (or tokenizer_config.json) in its folder, or use the completion form.",

@@ -91,8 +91,8 @@ def find_end(
         if any(stop in recent for stop in request.stop):
             # That was a quick look, and it shows some of the prompt: the text itself decides.
             for n in range(seen + 1, upto + 1):
-                made = text(request.tokens, tokens[:n])
-                if any(stop in made for stop in request.stop):
+                output = text(request.tokens, tokens[:n])
+                if any(stop in output for stop in request.stop):
                     return n
     return last
 
@@ -197,14 +197,14 @@ class FolderTokenizer:
         chats = any(folder.glob("*.jinja")) or (folder / "additional_chat_templates").is_dir()
         if chats or read_json(folder / "config.json").get("model_type") not in _TYPES:
             return None
-        made = cls(folder, settings)
-        special = [one.content for one in made._backend.get_added_tokens_decoder().values() if one.special]
+        tokenizer = cls(folder, settings)
+        special = [token.content for token in tokenizer._backend.get_added_tokens_decoder().values() if token.special]
         whole = all(settings.get(name) in (None, *special) for name in _NAMED)
-        return made if whole and not settings.get("clean_up_tokenization_spaces") else None
+        return tokenizer if whole and not settings.get("clean_up_tokenization_spaces") else None
 
     def encode(self, texts: Sequence[str], *, special: bool = True) -> list[list[int]]:
         """Returns texts' tokens, with those that the tokenizer opens a text with unless ``special`` is False."""
-        return [one.ids for one in self._backend.encode_batch(list(texts), add_special_tokens=special)]
+        return [encoding.ids for encoding in self._backend.encode_batch(list(texts), add_special_tokens=special)]
 
     def decode(self, tokens: Sequence[int]) -> str:
         """Returns the text of tokens; special ones say nothing."""

@@ -90,10 +90,10 @@ def _listen(asked: queue.SimpleQueue[Message]) -> None:
 
 
 def _exactly(stream: IO[bytes], count: int) -> bytes:
-    found = stream.read(count)
-    if len(found) < count:
+    data = stream.read(count)
+    if len(data) < count:
         raise EOFError
-    return found
+    return data
 
 
 if __name__ == "__main__":

@@ -70,11 +70,11 @@ class LavisMatcher(_LavisPart):
         Raises:
             ModelError: LAVIS failed, died, or took too long.
         """
-        found = []
+        matches = []
         for request, (maps, logits, ids, phrase) in zip(requests, self._maps(requests), strict=True):
             chosen = tokens_in_focus(ids, phrase, "words" if request.focus else self._average)
-            found.append(Match(maps[chosen].mean(0), float(logits[1] - logits[0])))
-        return found
+            matches.append(Match(maps[chosen].mean(0), float(logits[1] - logits[0])))
+        return matches
 
     def similarity(self, requests: Sequence[SimilarityRequest]) -> list[float]:
         """Returns the ITC score of each pair.
@@ -95,13 +95,13 @@ class LavisMatcher(_LavisPart):
 
     def _maps(self, requests: Sequence[MatchRequest]) -> list[tuple[Map, Map, list[int], list[int]]]:
         """Returns of each request GradCAM of every token, the ITM logits, and the tokens of its text and its focus."""
-        found: list[tuple[Map, Map, list[int], list[int]]] = []
+        results: list[tuple[Map, Map, list[int], list[int]]] = []
         for some in _batches(requests):
             pictures, places = _pictures([request.picture for request in some])
             pairs = [(place, request.text, request.focus or "") for place, request in zip(places, some, strict=True)]
-            told, arrays = self.process.ask("match", {"pairs": pairs}, pictures)
-            found += zip(arrays[::2], arrays[1::2], told["tokens"], told["focus"], strict=True)
-        return found
+            reply, arrays = self.process.ask("match", {"pairs": pairs}, pictures)
+            results += zip(arrays[::2], arrays[1::2], reply["tokens"], reply["focus"], strict=True)
+        return results
 
 
 class LavisCaptioner(_LavisPart):
@@ -194,4 +194,4 @@ def _pictures(pictures: Sequence[Picture]) -> tuple[list[Array], list[int]]:
     """Each distinct picture once, and which of them is whose."""
     distinct = {picture.key: picture for picture in pictures}
     places = {key: place for place, key in enumerate(distinct)}
-    return [np.asarray(one.pixels) for one in distinct.values()], [places[picture.key] for picture in pictures]
+    return [np.asarray(picture.pixels) for picture in distinct.values()], [places[picture.key] for picture in pictures]

@@ -31,10 +31,10 @@ _LOADING = 3600.0
 def python_of(folder: Path | None = None) -> Path:
     """Returns the Python of LAVIS's environment: of a folder, of CODEVQA_LAVIS, or of codevqa/lavis in the cache."""
     if folder is None:
-        given = os.environ.get(VARIABLE)
+        path = os.environ.get(VARIABLE)
         cache = os.environ.get("LOCALAPPDATA" if sys.platform == "win32" else "XDG_CACHE_HOME")
         default = (Path(cache) if cache else Path.home() / ".cache") / "codevqa" / "lavis"
-        folder = Path(given).expanduser() if given else default
+        folder = Path(path).expanduser() if path else default
     return folder / ("Scripts/python.exe" if sys.platform == "win32" else "bin/python")
 
 
@@ -111,7 +111,7 @@ class LavisProcess:
         assert self._process.stdin and self._process.stdout
         try:
             messages.write(self._process.stdin, head, arrays)
-            told, found = messages.read(self._process.stdout)
+            reply, results = messages.read(self._process.stdout)
         except (MessageError, OSError, EOFError) as error:
             if isinstance(error, MessageError):
                 why = "wrote something else than an answer"
@@ -124,9 +124,9 @@ class LavisProcess:
             raise
         finally:
             timer.cancel()
-        if "error" in told:
-            raise ModelError(f"LAVIS failed: {told['error']}.")
-        return told, found
+        if "error" in reply:
+            raise ModelError(f"LAVIS failed: {reply['error']}.")
+        return reply, results
 
     def _kill(self, late: threading.Event) -> None:
         late.set()
@@ -143,11 +143,11 @@ class LavisProcess:
         return f"was ended by {signal.Signals(-status).name}" if status < 0 else f"ended with status {status}: {last}"
 
 
-def _end(process: subprocess.Popen[bytes], said: Any, parent: int) -> None:
+def _end(process: subprocess.Popen[bytes], log: Any, parent: int) -> None:
     if os.getpid() == parent:  # and not a fork of it
         process.kill()
         process.wait()
-    for stream in (process.stdin, process.stdout, said):
+    for stream in (process.stdin, process.stdout, log):
         with contextlib.suppress(OSError):  # what was not written yet has no reader
             if stream:
                 stream.close()

@@ -112,7 +112,7 @@ class Matcher(_Model):
     def match(self, head: dict[str, Any], pictures: list[Array]) -> Message:
         """For each pair GradCAM of every token, (tokens, grid, grid), and the two ITM logits; the tokens of its text,
         and those of its focus without what opens and ends them."""
-        found: list[Array] = []
+        arrays: list[Array] = []
         written, focus = [], []
         for place, text, phrase in head["pairs"]:
             cut = {"truncation": True, "max_length": self.model.max_txt_len}
@@ -121,11 +121,11 @@ class Matcher(_Model):
                 self.model, self.picture(pictures[place]), [text], tokens, block_num=self._block
             )
             # LAVIS's rows: the first token, the mean over the words, then each token from the second on.
-            found += [np.concatenate([rows[0][:1].numpy(), rows[0][2:].numpy()]), logits[0].detach().cpu().numpy()]
+            arrays += [np.concatenate([rows[0][:1].numpy(), rows[0][2:].numpy()]), logits[0].detach().cpu().numpy()]
             written.append(tokens.input_ids[0].tolist())
             focus.append(self.model.tokenizer(phrase, **cut).input_ids[1:-1])
         self.model.zero_grad(set_to_none=True)
-        return {"tokens": written, "focus": focus}, found
+        return {"tokens": written, "focus": focus}, arrays
 
     @torch.no_grad()
     def similarity(self, head: dict[str, Any], pictures: list[Array]) -> Message:
@@ -173,13 +173,13 @@ class Captioner(_Model):
         """The decoder's logits after each token of the prompt."""
         key, place, patches, *_ = head["captions"][0]
         shown = self._shown(key, pictures[place], patches)
-        told = self.model.text_decoder(
+        output = self.model.text_decoder(
             self._prompt().input_ids,
             encoder_hidden_states=shown,
             encoder_attention_mask=self._all(shown),
             return_dict=True,
         )
-        return {}, [told.logits[0].cpu().numpy()]
+        return {}, [output.logits[0].cpu().numpy()]
 
     def _all(self, shown: torch.Tensor) -> torch.Tensor:
         return torch.ones(shown.shape[:2], dtype=torch.long, device=self.device)

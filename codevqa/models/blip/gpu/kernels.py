@@ -60,9 +60,9 @@ def attend_seen(queries: torch.Tensor, seen: torch.Tensor, hidden: torch.Tensor 
     _, patches, _, heads, depth = seen.shape
     out = torch.empty_like(queries)
     block = min(64, power(patches))
-    given = queries if hidden is None else hidden
+    mask = queries if hidden is None else hidden
     _seen_kernel[(rows * count, heads)](
-        queries, seen, given, out, count, depth**-0.5, patches, heads, depth, block, hidden is not None, num_warps=2
+        queries, seen, mask, out, count, depth**-0.5, patches, heads, depth, block, hidden is not None, num_warps=2
     )
     return out
 
@@ -93,17 +93,17 @@ def _own_kernel(
     tl.store(kept + width * LENGTH + place, tl.load(mine + 2 * width))
     # Tokens of this call are read where they came from: other programs are keeping them meanwhile.
     news = tl.arange(0, NEW)
-    given = news <= token % count
+    visible = news <= token % count
     fresh = joined + (row.to(tl.int64) * count + news[:, None]) * 3 * width + head * DEPTH + depths[None, :]
-    new_keys = tl.load(fresh + width, mask=given[:, None], other=0.0).to(tl.float32)
-    new_values = tl.load(fresh + 2 * width, mask=given[:, None], other=0.0).to(tl.float32)
+    new_keys = tl.load(fresh + width, mask=visible[:, None], other=0.0).to(tl.float32)
+    new_values = tl.load(fresh + 2 * width, mask=visible[:, None], other=0.0).to(tl.float32)
     places = tl.arange(0, BLOCK)
     there = places < start
     old = kept + places[:, None] * DEPTH + depths[None, :]
     keys = tl.load(old, mask=there[:, None], other=0.0).to(tl.float32)
     values = tl.load(old + width * LENGTH, mask=there[:, None], other=0.0).to(tl.float32)
     scores = tl.where(there, tl.sum(query[None, :] * keys, 1), float("-inf"))
-    new_scores = tl.where(given, tl.sum(query[None, :] * new_keys, 1), float("-inf"))
+    new_scores = tl.where(visible, tl.sum(query[None, :] * new_keys, 1), float("-inf"))
     most = tl.maximum(tl.max(scores, 0), tl.max(new_scores, 0))
     shares, new_shares = tl.exp(scores - most), tl.exp(new_scores - most)
     total = tl.sum(shares, 0) + tl.sum(new_shares, 0)

@@ -121,11 +121,11 @@ class PackedDecoder:
             texts = [worker.texts[part.slot] for part in parts]
             # What follows the last token that is certain, and each guess.
             wanted = [max(0, part.end - len(text.tokens) + 1) for part, text in zip(parts, texts, strict=True)]
-            said = _said(self.model(Pack(worker.memory, parts, wanted)), wanted)
+            predictions = _said(self.model(Pack(worker.memory, parts, wanted)), wanted)
             with self._lock:
                 self.stats.steps += 1
                 self.stats.guessed_tokens += sum([len(text.guessed) for text in texts])
-                for part, text, tokens in zip(parts, texts, said, strict=True):
+                for part, text, tokens in zip(parts, texts, predictions, strict=True):
                     self._collect(worker, part, text, tokens, work)
 
     def _part(self, text: _Text, company: int) -> Part:
@@ -134,9 +134,9 @@ class PackedDecoder:
         text.guessed = []
         if len(rest) > _PASS:
             return Part(text.slot, text.computed, rest[:_PASS])
-        made = len(text.tokens) - len(text.request.tokens)
-        count = max(_LEAST, min(_MOST, _ALL // company)) if made else _FIRST
-        text.guessed = self._drafter.guess(text.tokens, min(count, text.request.max_tokens - made - 1))
+        output_length = len(text.tokens) - len(text.request.tokens)
+        count = max(_LEAST, min(_MOST, _ALL // company)) if output_length else _FIRST
+        text.guessed = self._drafter.guess(text.tokens, min(count, text.request.max_tokens - output_length - 1))
         return Part(text.slot, text.computed, rest + text.guessed)
 
     def _admit(self, worker: _Worker, queue: deque[TokenisedRequest], room: int) -> list[Part]:
@@ -164,7 +164,7 @@ class PackedDecoder:
         worker: _Worker,
         part: Part,
         text: _Text,
-        said: Sequence[int],
+        predictions: Sequence[int],
         work: Work,
     ) -> None:
         """Takes over what the model said to a part: what it confirms of the guess, and one token more."""
@@ -172,18 +172,18 @@ class PackedDecoder:
         prompt = len(request.tokens)
         if part.start < prompt <= part.end:
             self.prefixes.add(request.tokens, lambda start: worker.memory.copy(text.slot, start, prompt))
-        if not said:
+        if not predictions:
             text.computed = part.end
             return
-        agreed = common_prefix_length(text.guessed, said)
+        agreed = common_prefix_length(text.guessed, predictions)
         self.stats.confirmed_tokens += agreed
         text.computed = len(text.tokens) + agreed
-        text.tokens += said[: agreed + 1]
-        made = text.tokens[prompt:]
-        end = work.find_end(request, made, agreed + 1)
+        text.tokens += predictions[: agreed + 1]
+        output = text.tokens[prompt:]
+        end = work.find_end(request, output, agreed + 1)
         if end is not None:
-            work.end(request, made[:end])
-            self._drafter.learn(request.tokens, made[:end])
+            work.end(request, output[:end])
+            self._drafter.learn(request.tokens, output[:end])
             del worker.texts[text.slot]
 
 
@@ -216,9 +216,9 @@ class Drafter:
     def __init__(self) -> None:
         self._written = b""
 
-    def learn(self, prompt: Sequence[int], made: Sequence[int]) -> None:
+    def learn(self, prompt: Sequence[int], output: Sequence[int]) -> None:
         """Remembers what was written after a prompt."""
-        new = array("I", [*prompt[-_BEFORE:], *made, _NONE]).tobytes()
+        new = array("I", [*prompt[-_BEFORE:], *output, _NONE]).tobytes()
         self._written = (self._written + new)[-_KEPT * _WIDTH :]
 
     def guess(self, text: Sequence[int], count: int) -> list[int]:
@@ -231,9 +231,9 @@ class Drafter:
         for look, last in ((self._written, True), (own, False)):
             for length in range(longest, 0, -1):
                 after = _after(look, own[-length * _WIDTH :], last)
-                found = array("I", look[after : after + count * _WIDTH]).tolist() if after >= 0 else []
-                if found and found[0] != _NONE:
-                    return found[: found.index(_NONE)] if _NONE in found else found
+                tokens = array("I", look[after : after + count * _WIDTH]).tolist() if after >= 0 else []
+                if tokens and tokens[0] != _NONE:
+                    return tokens[: tokens.index(_NONE)] if _NONE in tokens else tokens
         return []
 
 

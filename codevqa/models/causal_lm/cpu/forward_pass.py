@@ -115,14 +115,14 @@ class Pack:
             asked = row[:, :, at : at + count]
             if many > 1:
                 asked = asked.reshape(1, heads, many * count, width)
-            found = functional.scaled_dot_product_attention(
+            output = functional.scaled_dot_product_attention(
                 asked,
                 keys[slot : slot + 1, :, :end],
                 values[slot : slot + 1, :, :end],
                 attn_mask=mask,
                 scale=scale,
             )
-            read.append(found.reshape(heads * many, count, width).transpose(0, 1))
+            read.append(output.reshape(heads * many, count, width).transpose(0, 1))
             at += count
         # Token by token, as it is read next.
         return torch.cat(read).flatten(1)

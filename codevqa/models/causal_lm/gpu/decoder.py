@@ -222,11 +222,11 @@ class SlotDecoder:
         count = max(text.slot for text in texts) + 1
         if self.device.type == "cuda":
             count = min(1 << (count - 1).bit_length(), memory.count)
-        made = memory.advance(self.model, steps, count, length)
+        tokens = memory.advance(self.model, steps, count, length)
         self.stats.steps += steps
         on_gpu, event = self.device.type == "cuda", None
         # A copy: the next round writes over it.
-        made = torch.empty(made.shape, dtype=made.dtype, pin_memory=on_gpu).copy_(made, non_blocking=True)
+        tokens = torch.empty(tokens.shape, dtype=tokens.dtype, pin_memory=on_gpu).copy_(tokens, non_blocking=True)
         if on_gpu:
             event = torch.cuda.Event()  # type: ignore[no-untyped-call, unused-ignore]
             event.record()
@@ -235,7 +235,7 @@ class SlotDecoder:
             if text.launched >= text.request.max_tokens:
                 # All its tokens are on their way: whatever is put into its slot comes after them.
                 del self._texts[text.slot]
-        return _Round(made, event, texts)
+        return _Round(tokens, event, texts)
 
     def _collect(self, flown: _Round, work: Work) -> None:
         """Reads what a round made, and frees the slots of texts that have ended."""

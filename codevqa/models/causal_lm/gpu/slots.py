@@ -47,10 +47,10 @@ class Step:
             self._at = self.positions.clamp(max=self.length - 1).view(count, 1, 1, 1)
             hidden = (self._places > self.positions[:, None]).view(count, 1, 1, self.length)
             self._bias = torch.zeros_like(hidden, dtype=memory.dtype).masked_fill_(hidden, float("-inf"))
-        made = model(self).argmax(-1)
-        memory.made[:, :count].index_copy_(0, memory.tick, made[None])
+        tokens = model(self).argmax(-1)
+        memory.made[:, :count].index_copy_(0, memory.tick, tokens[None])
         memory.tick.add_(1)
-        self.ids.copy_(made)
+        self.ids.copy_(tokens)
         self.positions.copy_(torch.minimum(self.positions + 1, memory.limits[:count]))
 
     def keep(self, heads: Heads, layer: int) -> torch.Tensor:
