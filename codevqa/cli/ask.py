@@ -227,7 +227,7 @@ def prompt(
     from ..models.base import prompt_text
     from ..presets.assembly import prompt_writer
     from ..prompts import load as load_prompts
-    from ..writing.writer import by_form
+    from ..writing.offer import by_form
 
     choice = choice.but(selection=selection)
     question = choice.checked(question)

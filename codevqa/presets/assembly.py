@@ -17,7 +17,8 @@ from ..models.domain import Domain
 from ..primitives.visual import served_by
 from ..prompts import PromptSet
 from ..prompts import load as load_prompts
-from ..writing.writer import Writer, by_form
+from ..writing.offer import by_form
+from ..writing.writer import Writer
 from .back_ends import parse
 from .checkpoints import fetch, fetchable, hub_id, lies, resolve, shown
 from .configuration import Configuration
