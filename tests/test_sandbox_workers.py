@@ -131,6 +131,6 @@ def test_a_check_that_hangs_ends(monkeypatch: pytest.MonkeyPatch) -> None:
                 await box.check("answer = 2")
             await box.check("answer = 2 + 1")
 
-    monkeypatch.setattr("codevqa.sandbox.sandbox.GRACE", 1.0)
+    monkeypatch.setattr("codevqa.sandbox.workers.GRACE", 1.0)
     before = set(_workers())
     asyncio.run(asyncio.wait_for(main(), 20))

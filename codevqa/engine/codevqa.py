@@ -23,7 +23,8 @@ from ..primitives.eyes import Eyesight
 from ..primitives.pnpvqa import PnPVQA
 from ..primitives.signature import Primitive, PrimitiveSet
 from ..primitives.visual import served
-from ..sandbox.sandbox import Pools, Sandbox
+from ..sandbox.sandbox import Sandbox
+from ..sandbox.workers import Pools
 from ..writing.writer import Writer
 from .many import Asked, Begin, Progress, Workers, as_request, check, followed, stream, stream_async, text_of
 from .prepared_question import Engine, checked_question

@@ -8,13 +8,22 @@ stand-in for an object of the program.
 from __future__ import annotations
 
 import math
-from typing import Any, TypeAlias
+from collections.abc import Sequence
+from types import FunctionType
+from typing import TYPE_CHECKING, Any, TypeAlias
 
+import pydantic_monty as monty
 from pydantic_monty import ClassInstance, ClassType
 
 from ..core.errors import ProgramAnswerError
 from ..core.text import NO_TEXT
+from ..primitives import CONSTANTS, PrimitiveSet
 from ..primitives.kinds import Image, describe
+
+if TYPE_CHECKING:
+    from pydantic_monty import FunctionSnapshot, SyncSnapshot
+
+    Suspended: TypeAlias = FunctionSnapshot | monty.NameLookupSnapshot | monty.FutureSnapshot
 
 Plain: TypeAlias = Any
 """None, bool, int, float, str, Image, and lists, tuples and dicts of these."""
@@ -117,3 +126,43 @@ def answer_value(value: object) -> Plain:
         return value
 
     return copied(value, 0)
+
+
+_NOTHING = (lambda: None).__code__
+"""Of functions that stand for primitives: the interpreter takes their names and nothing else."""
+
+
+def given(handles: Handles, images: Sequence[Image], primitives: PrimitiveSet) -> dict[str, object]:
+    """Returns the globals of a program."""
+    entered = [handles.enter(image) for image in images]
+    inputs: dict[str, object] = {"Image": IMAGE_TYPE, **CONSTANTS, "images": entered}
+    if len(entered) == 1:
+        inputs["img"] = entered[0]
+    inputs.update({name: FunctionType(_NOTHING, {}, name) for name in primitives.names})
+    return inputs
+
+
+def raised(error: Exception) -> Any:
+    """Returns a TypeError, ValueError or LookupError as the interpreter raises it where a primitive was called."""
+    # Under its plain name: a program has no use for subclasses, and they may hold anything.
+    kinds = ((TypeError, "TypeError"), (ValueError, "ValueError"), (LookupError, "LookupError"))
+    kind = next(text for real, text in kinds if isinstance(error, real))
+    # A long one would look like too much memory, and half a surrogate pair does not cross.
+    message = str(error.args[0] if error.args else error)[:500]
+    return {"exc_type": kind, "message": message.encode(errors="replace").decode()}
+
+
+def refused(state: Suspended) -> SyncSnapshot:
+    """Goes on from where a program asked for what it cannot have."""
+    if isinstance(state, monty.NameLookupSnapshot):
+        return state.resume()  # NameError, or AttributeError on a handle
+    if isinstance(state, monty.FutureSnapshot):
+        return state.resume({})
+    if state.is_os_function:
+        return state.resume_not_handled()
+    name = str(state.function_name)
+    if state.object_id is None:
+        return state.resume({"exc_type": "NameError", "message": f"name {name!r} is not defined"})
+    if name == "__call__":
+        return state.resume({"exc_type": "TypeError", "message": "a program cannot make an Image"})
+    return state.resume({"exc_type": "AttributeError", "message": f"'Image' object has no attribute {name!r}"})

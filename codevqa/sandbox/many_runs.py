@@ -19,12 +19,11 @@ import pydantic_monty as monty
 from ..core.errors import ProgramAnswerError
 from ..core.settings import Limits
 from ..primitives import Image, PrimitiveSet
-from .boundary import Handles, Plain, answer_value
-from .program_tree import compile_error, parse
-from .rewrite import bound_names, rewrite
-from .run import given, raised, refused
+from .boundary import Handles, Plain, answer_value, given, raised, refused
+from .program_tree import bound_names, compile_error, parse
+from .rewrite import rewrite
 from .stand_ins import PRELUDE, READ, READ_KEYED
-from .wall import Wall
+from .workers import Wall
 
 if TYPE_CHECKING:
     from pydantic_monty import MontySession

@@ -6,7 +6,7 @@ import ast
 import builtins
 import threading
 import warnings
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from typing import Any
 
 from ..primitives.signature import CONSTANTS
@@ -117,3 +117,27 @@ def _blank(node: ast.expr) -> None:
     elif isinstance(node, ast.JoinedStr):
         for part in node.values:
             _blank(part)
+
+
+def part_places(new: ast.AST, old: ast.AST) -> Iterator[tuple[int, int, int]]:
+    """Yields where each part of a program stands, and the line that it had."""
+    waiting = [(new, old)]
+    for part, was in waiting:
+        if isinstance(part, ast.expr | ast.stmt) and isinstance(was, ast.expr | ast.stmt):
+            yield part.lineno, part.col_offset, was.lineno
+        if not isinstance(part, ast.JoinedStr):  # what is within has no sure place before Python 3.12
+            waiting += zip(ast.iter_child_nodes(part), ast.iter_child_nodes(was), strict=False)
+
+
+def bound_names(tree: ast.AST) -> set[str]:
+    """Returns every name that the program gives a meaning of its own."""
+    names: set[str] = set()
+    for node in ast.walk(tree):
+        match node:
+            case ast.Name(name, ast.Store() | ast.Del()) | ast.arg(name) | ast.ClassDef(name) | ast.FunctionDef(name):
+                names.add(name)
+            case ast.alias(name, other):
+                names.add(other or name.split(".")[0])
+            case ast.ExceptHandler(name=str(name)) | ast.MatchAs(name=str(name)):
+                names.add(name)
+    return names

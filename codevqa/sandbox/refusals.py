@@ -234,3 +234,15 @@ def _changed(parts: list[ast.AST], places: Container[str] = ()) -> Iterator[str]
             whole = whole.value
         if isinstance(whole, ast.Name):
             yield whole.id
+
+
+def is_plain(node: ast.expr) -> bool:
+    """Whether an expression is sure to be a number, a text or a list."""
+    match node:
+        case ast.Constant() | ast.JoinedStr() | ast.Compare() | ast.List() | ast.ListComp():
+            return True
+        case ast.Call(ast.Name("abs" | "float" | "int" | "len" | "round" | "str" | "sum")):
+            return True
+        case ast.IfExp(_, one, other):
+            return is_plain(one) and is_plain(other)
+    return False

@@ -9,15 +9,14 @@ from __future__ import annotations
 import ast
 import bisect
 import collections
-from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any
 
 from ..core.errors import ProgramSyntaxError
 from ..primitives import PrimitiveSet
-from .program_tree import compile_error, parse, syntax_tree
-from .refusals import Parents, is_plain_function, is_singular, is_text, refuse, refuse_forms
+from .program_tree import bound_names, compile_error, parse, part_places, syntax_tree
+from .refusals import Parents, is_plain, is_plain_function, is_singular, is_text, refuse, refuse_forms
 from .stand_ins import STAND_INS
 
 _KINDS = (str, list, dict, set, tuple, frozenset, int, float)
@@ -105,30 +104,6 @@ def rewrite(source: str, primitives: PrimitiveSet | None = None) -> Rewritten:
         return Rewritten(source)
 
 
-def part_places(new: ast.AST, old: ast.AST) -> Iterator[tuple[int, int, int]]:
-    """Yields where each part of a program stands, and the line that it had."""
-    waiting = [(new, old)]
-    for part, was in waiting:
-        if isinstance(part, ast.expr | ast.stmt) and isinstance(was, ast.expr | ast.stmt):
-            yield part.lineno, part.col_offset, was.lineno
-        if not isinstance(part, ast.JoinedStr):  # what is within has no sure place before Python 3.12
-            waiting += zip(ast.iter_child_nodes(part), ast.iter_child_nodes(was), strict=False)
-
-
-def bound_names(tree: ast.AST) -> set[str]:
-    """Returns every name that the program gives a meaning of its own."""
-    names: set[str] = set()
-    for node in ast.walk(tree):
-        match node:
-            case ast.Name(name, ast.Store() | ast.Del()) | ast.arg(name) | ast.ClassDef(name) | ast.FunctionDef(name):
-                names.add(name)
-            case ast.alias(name, other):
-                names.add(other or name.split(".")[0])
-            case ast.ExceptHandler(name=str(name)) | ast.MatchAs(name=str(name)):
-                names.add(name)
-    return names
-
-
 class _Forms(ast.NodeTransformer):
     """Replaces the forms of one program."""
 
@@ -174,7 +149,7 @@ class _Forms(ast.NodeTransformer):
         if (
             not self._runs
             or not isinstance(node.op, signs)
-            or (_is_plain(node.value) and not isinstance(node.op, ast.Mult))
+            or (is_plain(node.value) and not isinstance(node.op, ast.Mult))
         ):
             return node
         if any(isinstance(part, ast.Call) for part in ast.walk(node.target)):
@@ -314,7 +289,7 @@ class _Forms(ast.NodeTransformer):
     def _is_search(self, name: str, node: ast.Call) -> bool:
         match node.args[0]:
             case ast.GeneratorExp(value):
-                return name != "sum" or (len(node.args) == 1 and not _is_plain(value))
+                return name != "sum" or (len(node.args) == 1 and not is_plain(value))
             case ast.Call(ast.Name("map" | "filter"), [function, _]):
                 return name != "sum" and not is_plain_function(function, self._bound)
         return False
@@ -331,18 +306,6 @@ class _Forms(ast.NodeTransformer):
 
 def _is_called(node: ast.AST, parent: ast.AST) -> bool:
     return isinstance(parent, ast.Call) and parent.func is node
-
-
-def _is_plain(node: ast.expr) -> bool:
-    """Whether an expression is sure to be a number, a text or a list."""
-    match node:
-        case ast.Constant() | ast.JoinedStr() | ast.Compare() | ast.List() | ast.ListComp():
-            return True
-        case ast.Call(ast.Name("abs" | "float" | "int" | "len" | "round" | "str" | "sum")):
-            return True
-        case ast.IfExp(_, one, other):
-            return _is_plain(one) and _is_plain(other)
-    return False
 
 
 def _call(name: str, *args: ast.expr) -> ast.Call:

@@ -15,24 +15,21 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import Executor, Future
 from dataclasses import dataclass
-from types import FunctionType
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar
 
 import pydantic_monty as monty
 
 from ..core.errors import ProgramAnswerError, ProgramError, ProgramLimitError, ProgramRuntimeError, UnsetAnswerError
 from ..core.settings import Limits
-from ..primitives import CONSTANTS, Image, PrimitiveSet
-from .boundary import IMAGE_TYPE, Handles, Plain, answer_value
+from ..primitives import Image, PrimitiveSet
+from .boundary import Handles, Plain, answer_value, given, raised, refused
 from .error_mapping import explain, one_line
 from .rewrite import Rewritten, rewrite
 from .stand_ins import PRELUDE, READ, READ_KEYED
-from .wall import Wall
+from .workers import Wall
 
 if TYPE_CHECKING:
     from pydantic_monty import FunctionSnapshot, MontySession, SyncSnapshot
-
-    Suspended: TypeAlias = FunctionSnapshot | monty.NameLookupSnapshot | monty.FutureSnapshot
 
 Result = TypeVar("Result")
 
@@ -43,8 +40,6 @@ the run and reaches the caller of :meth:`Sandbox.run` as it is."""
 
 _FILE = "<python-input-1>"
 """The interpreter's name for the program: what it was fed after the prelude."""
-_NOTHING = (lambda: None).__code__
-"""Of functions that stand for primitives: the interpreter takes their names and nothing else."""
 _KILL = getattr(signal, "SIGKILL", signal.SIGTERM)
 
 
@@ -318,39 +313,3 @@ def gone() -> ProgramError:
 def nonsense() -> ProgramError:
     """Returns the error of a program whose worker answers what cannot be read: it is not trusted to begin with."""
     return ProgramRuntimeError("the process running the program answered what cannot be read.", hint="Run it again.")
-
-
-def given(handles: Handles, images: Sequence[Image], primitives: PrimitiveSet) -> dict[str, object]:
-    """Returns the globals of a program."""
-    entered = [handles.enter(image) for image in images]
-    inputs: dict[str, object] = {"Image": IMAGE_TYPE, **CONSTANTS, "images": entered}
-    if len(entered) == 1:
-        inputs["img"] = entered[0]
-    inputs.update({name: FunctionType(_NOTHING, {}, name) for name in primitives.names})
-    return inputs
-
-
-def raised(error: Exception) -> Any:
-    """Returns a TypeError, ValueError or LookupError as the interpreter raises it where a primitive was called."""
-    # Under its plain name: a program has no use for subclasses, and they may hold anything.
-    kinds = ((TypeError, "TypeError"), (ValueError, "ValueError"), (LookupError, "LookupError"))
-    kind = next(text for real, text in kinds if isinstance(error, real))
-    # A long one would look like too much memory, and half a surrogate pair does not cross.
-    message = str(error.args[0] if error.args else error)[:500]
-    return {"exc_type": kind, "message": message.encode(errors="replace").decode()}
-
-
-def refused(state: Suspended) -> SyncSnapshot:
-    """Goes on from where a program asked for what it cannot have."""
-    if isinstance(state, monty.NameLookupSnapshot):
-        return state.resume()  # NameError, or AttributeError on a handle
-    if isinstance(state, monty.FutureSnapshot):
-        return state.resume({})
-    if state.is_os_function:
-        return state.resume_not_handled()
-    name = str(state.function_name)
-    if state.object_id is None:
-        return state.resume({"exc_type": "NameError", "message": f"name {name!r} is not defined"})
-    if name == "__call__":
-        return state.resume({"exc_type": "TypeError", "message": "a program cannot make an Image"})
-    return state.resume({"exc_type": "AttributeError", "message": f"'Image' object has no attribute {name!r}"})

@@ -5,26 +5,22 @@ process of its own. A primitive that a program calls suspends it; the caller's `
 on. While it waits it costs nothing but its worker, so many programs can wait for one batch.
 
 The interpreter is the boundary. Its process bounds the damage of a fault in it, and where the operating system offers
-it there is a second wall around that process (:mod:`.wall`).
+it there is a second wall around that process (:mod:`.workers`).
 """
 
 from __future__ import annotations
 
 import asyncio
-import atexit
-import os
 import re
-import time
 import unicodedata
 from collections.abc import Callable, Coroutine, Hashable, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from functools import cache, partial
-from typing import TYPE_CHECKING, Any, Literal, cast
+from functools import partial
+from typing import TYPE_CHECKING, Any, cast
 
 import pydantic_monty as monty
 from cachetools import LRUCache
 
-from ..core.errors import ProgramError, ProgramLimitError, ProgramSyntaxError, SetupError, UnsetAnswerError
+from ..core.errors import ProgramError, ProgramLimitError, ProgramSyntaxError, UnsetAnswerError
 from ..core.settings import Limits
 from ..primitives import Image, PrimitiveSet
 from .error_mapping import crash, explain
@@ -33,7 +29,7 @@ from .program_tree import shape
 from .rewrite import rewrite
 from .run import Host, Outcome, Run, gone, in_thread, nonsense
 from .static_check import CHECKED_AS, declared, finding, shown
-from .wall import Wall, open_pool
+from .workers import Pools, Workers
 
 if TYPE_CHECKING:
     from pydantic_monty import MontySession
@@ -42,84 +38,6 @@ CHECKS_KEPT = 2048
 """Results of the static check, and of random worlds, that are remembered."""
 CHECK_TRIES = 3
 """How often a program is checked whose checker dies, before it is said to be the program's fault."""
-GRACE = 5.0
-"""Seconds past its time limit after which a worker that does not react is killed."""
-DRAIN = 0.05
-"""Seconds a process that used the sandbox waits before it ends, so that the interpreter's threads come to rest."""
-
-
-class _Workers:
-    """A pool of worker processes, with threads that wait for those that compute."""
-
-    def __init__(self, pool: monty.Monty, wall: Wall | None, count: int) -> None:
-        self.pool, self.wall = pool, wall
-        # More of them only get in one another's way: a program that waits for its host needs none.
-        threads = min(count, max(8, 2 * (os.cpu_count() or 1)))
-        self.threads = ThreadPoolExecutor(threads, thread_name_prefix="codevqa-sandbox")
-        self.slots = asyncio.Semaphore(count)
-
-    def close(self) -> None:
-        self.pool.__exit__(None, None, None)
-        if self.wall is not None:
-            self.wall.close()
-        self.threads.shutdown()
-
-
-class Pools:
-    """The workers of a sandbox: those that run programs, and those that check them. Knows no primitive."""
-
-    def __init__(self, count: int, limits: Limits) -> None:
-        self._counts = {"runners": count, "checkers": min(count, os.cpu_count() or 1)}
-        self._limits = limits
-        self._started: dict[str, _Workers] = {}
-        self._starting = asyncio.Lock()
-        self.runs: set[Run] = set()
-        self.checks: dict[Hashable, asyncio.Task[Any]] = {}
-
-    async def get(self, which: Literal["runners", "checkers"]) -> _Workers:
-        """Returns workers; they are started where there are none.
-
-        Checking is work for the processor, waiting for a model is none: as many checkers as there are processors keep
-        warm, where one of many workers would be cold most times.
-        """
-        if which not in self._started:
-            async with self._starting:
-                if which not in self._started:
-                    self._started[which] = await self._start(self._counts[which])
-        return self._started[which]
-
-    def has(self, workers: _Workers) -> bool:
-        """Whether these are still open."""
-        return workers in self._started.values()
-
-    async def aclose(self) -> None:
-        """Ends them; programs under way fail."""
-        checks = tuple(self.checks.values())
-        for task in checks:
-            task.cancel()
-        async with self._starting:
-            ended, self._started = list(self._started.values()), {}
-        for run in self.runs:
-            run.kill()
-        for workers in ended:
-            workers.close()
-        if checks:
-            await asyncio.wait(checks)
-
-    async def _start(self, count: int) -> _Workers:
-        _drain_at_exit()
-        patience = self._limits.seconds + GRACE  # with a worker that hangs, also the first
-        opening = asyncio.ensure_future(asyncio.to_thread(open_pool, count, self._limits, patience))
-        try:
-            return _Workers(*await asyncio.shield(opening), count)
-        except asyncio.CancelledError:
-            # A start cannot be called off, and workers that nobody knows of would stay.
-            await asyncio.wait((opening,))
-            if not opening.cancelled() and opening.exception() is None:
-                _Workers(*opening.result(), count).close()
-            raise
-        except (monty.MontyError, OSError, RuntimeError) as error:
-            raise SetupError(f"The sandbox cannot start: {error}.", hint="Reinstall pydantic-monty.") from error
 
 
 class Sandbox:
@@ -293,7 +211,7 @@ class Sandbox:
             raise ProgramLimitError(f"the program is {size:,} bytes long; the limit is {self.limits.source_bytes:,}.")
         return source
 
-    def _check_now(self, workers: _Workers, source: str, tries: int = CHECK_TRIES) -> ProgramError | None:
+    def _check_now(self, workers: Workers, source: str, tries: int = CHECK_TRIES) -> ProgramError | None:
         """Checks a program, in a thread of the checkers."""
         try:
             program = shown(rewrite(source))
@@ -326,9 +244,3 @@ class Sandbox:
         if re.search(r"\banswer\b", unicodedata.normalize("NFKC", source)) is None:
             return UnsetAnswerError("the program never sets answer.")
         return None
-
-
-@cache
-def _drain_at_exit() -> None:
-    # The pool's threads call into Python after their last result; meeting a Python that is ending, they abort it.
-    atexit.register(time.sleep, DRAIN)

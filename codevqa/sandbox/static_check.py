@@ -14,8 +14,8 @@ from typing import Any
 
 from ..core.errors import ProgramError, ProgramSyntaxError, ProgramTypeError, nearest
 from ..primitives import CONSTANTS, PrimitiveSet
-from .program_tree import parse, syntax_tree
-from .rewrite import Rewritten, bound_names, part_places
+from .program_tree import bound_names, parse, part_places, syntax_tree
+from .rewrite import Rewritten
 from .stand_ins import TYPES
 
 CHECKED_AS = "program"

@@ -23,7 +23,7 @@ from sandbox_kit import IMAGES, PRIMITIVES, answering
 
 from codevqa.core.errors import ProgramError, SetupError
 from codevqa.core.settings import Limits
-from codevqa.sandbox import Sandbox, launcher, wall
+from codevqa.sandbox import Sandbox, launcher, workers
 
 PERL = shutil.which("perl")
 MACHINE = platform.machine()
@@ -108,7 +108,7 @@ def test_starting_another_program_ends_the_process() -> None:
     ],
 )
 def test_once_shut_a_process_opens_no_file_and_its_memory_is_bounded(deed: str, said: str) -> None:
-    fence = wall.Wall(0)
+    fence = workers.Wall(0)
     ended = {}
     for shut in (True, False):
         code = f'$| = 1; print "ready\\n"; <STDIN>; {deed}\n__END__\n'
@@ -128,7 +128,7 @@ def test_once_shut_a_process_opens_no_file_and_its_memory_is_bounded(deed: str, 
     assert ended[False] == ("", 0)
 
 
-def workers() -> set[psutil.Process]:
+def worker_processes() -> set[psutil.Process]:
     found = set()
     for child in psutil.Process().children():
         with contextlib.suppress(psutil.NoSuchProcess):  # another test's, which is just ending
@@ -146,7 +146,7 @@ class Seen:
 
     def __init__(self, limits: Limits) -> None:
         self.runner = asyncio.Runner()
-        self.before = workers()
+        self.before = worker_processes()
         self.box = Sandbox(PRIMITIVES, limits, workers=1)
 
     def ask(self, program: str = "answer = query(img, 'x')") -> None:
@@ -154,7 +154,7 @@ class Seen:
         self.runner.run(self.box.run(program, self.look, images=IMAGES[:1]))
 
     async def look(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any], line: int | None) -> object:
-        self.found = workers() - self.before
+        self.found = worker_processes() - self.before
         return await answering(name, args, kwargs, line)
 
     def close(self) -> None:

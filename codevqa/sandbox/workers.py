@@ -1,4 +1,4 @@
-"""The second wall: what the operating system refuses a worker, should a program break out of the interpreter.
+"""The worker processes, and the second wall: what the operating system refuses a worker, should a program break out.
 
 Workers are started through :mod:`.launcher`, which closes descriptors, gives up privileges, hides files (Landlock),
 and leaves few system calls (seccomp). Once a worker has started, before a program reaches it, it is shut: it can open
@@ -7,6 +7,8 @@ nothing any more, start no thread, and its memory is bounded.
 
 from __future__ import annotations
 
+import asyncio
+import atexit
 import contextlib
 import ctypes
 import functools
@@ -15,6 +17,11 @@ import os
 import shlex
 import subprocess
 import sys
+import time
+from collections.abc import Hashable
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache
+from typing import Any, Literal, Protocol
 
 import pydantic_monty as monty
 from pydantic_monty._binary import find_monty_binary
@@ -22,7 +29,7 @@ from pydantic_monty._binary import find_monty_binary
 from ..core.errors import SetupError
 from ..core.loop_thread import check_process
 from ..core.settings import Limits
-from . import launcher
+from ..sandbox import launcher
 from .error_mapping import one_line
 
 OVERHEAD = 512 << 20
@@ -145,3 +152,99 @@ def _file_in_memory() -> int:
 @functools.cache
 def _say_once(text: str) -> None:
     _log.warning("%s", text)
+
+
+GRACE = 5.0
+"""Seconds past its time limit after which a worker that does not react is killed."""
+
+
+DRAIN = 0.05
+"""Seconds a process that used the sandbox waits before it ends, so that the interpreter's threads come to rest."""
+
+
+class Workers:
+    """A pool of worker processes, with threads that wait for those that compute."""
+
+    def __init__(self, pool: monty.Monty, wall: Wall | None, count: int) -> None:
+        self.pool, self.wall = pool, wall
+        # More of them only get in one another's way: a program that waits for its host needs none.
+        threads = min(count, max(8, 2 * (os.cpu_count() or 1)))
+        self.threads = ThreadPoolExecutor(threads, thread_name_prefix="codevqa-sandbox")
+        self.slots = asyncio.Semaphore(count)
+
+    def close(self) -> None:
+        """Ends the processes and the threads."""
+        self.pool.__exit__(None, None, None)
+        if self.wall is not None:
+            self.wall.close()
+        self.threads.shutdown()
+
+
+class Killable(Protocol):
+    """A program under way."""
+
+    def kill(self) -> None:
+        """Ends its worker's process."""
+
+
+class Pools:
+    """The workers of a sandbox: those that run programs, and those that check them. Knows no primitive."""
+
+    def __init__(self, count: int, limits: Limits) -> None:
+        self._counts = {"runners": count, "checkers": min(count, os.cpu_count() or 1)}
+        self._limits = limits
+        self._started: dict[str, Workers] = {}
+        self._starting = asyncio.Lock()
+        self.runs: set[Killable] = set()
+        self.checks: dict[Hashable, asyncio.Task[Any]] = {}
+
+    async def get(self, which: Literal["runners", "checkers"]) -> Workers:
+        """Returns workers; they are started where there are none.
+
+        Checking is work for the processor, waiting for a model is none: as many checkers as there are processors keep
+        warm, where one of many workers would be cold most times.
+        """
+        if which not in self._started:
+            async with self._starting:
+                if which not in self._started:
+                    self._started[which] = await self._start(self._counts[which])
+        return self._started[which]
+
+    def has(self, workers: Workers) -> bool:
+        """Whether these are still open."""
+        return workers in self._started.values()
+
+    async def aclose(self) -> None:
+        """Ends them; programs under way fail."""
+        checks = tuple(self.checks.values())
+        for task in checks:
+            task.cancel()
+        async with self._starting:
+            ended, self._started = list(self._started.values()), {}
+        for run in self.runs:
+            run.kill()
+        for workers in ended:
+            workers.close()
+        if checks:
+            await asyncio.wait(checks)
+
+    async def _start(self, count: int) -> Workers:
+        _drain_at_exit()
+        patience = self._limits.seconds + GRACE  # with a worker that hangs, also the first
+        opening = asyncio.ensure_future(asyncio.to_thread(open_pool, count, self._limits, patience))
+        try:
+            return Workers(*await asyncio.shield(opening), count)
+        except asyncio.CancelledError:
+            # A start cannot be called off, and workers that nobody knows of would stay.
+            await asyncio.wait((opening,))
+            if not opening.cancelled() and opening.exception() is None:
+                Workers(*opening.result(), count).close()
+            raise
+        except (monty.MontyError, OSError, RuntimeError) as error:
+            raise SetupError(f"The sandbox cannot start: {error}.", hint="Reinstall pydantic-monty.") from error
+
+
+@cache
+def _drain_at_exit() -> None:
+    # The pool's threads call into Python after their last result; meeting a Python that is ending, they abort it.
+    atexit.register(time.sleep, DRAIN)
