@@ -73,11 +73,11 @@ class Worker:
         return await (await self._made())(example, jobs)
 
     async def share(
-        self, do: Callable[[CodeVQA, Collection], Any], given: Mapping[str, Any], place: int, step: int
+        self, do: Callable[[CodeVQA, Collection], Any], arguments: Mapping[str, Any], place: int, step: int
     ) -> tuple[int, Any]:
         """Returns how many pictures a collection has, and what becomes of every ``step``-th, from ``place`` on."""
         engine = (await self._made()).engine
-        collection = await asyncio.to_thread(Collection, **given)
+        collection = await asyncio.to_thread(Collection, **arguments)
         share = await asyncio.to_thread(collection.share, place, step)
         return len(collection), await asyncio.to_thread(do, engine, share) if len(share) else None
 
@@ -112,8 +112,8 @@ class ActorPool:
         self._ray, self._owned = connect(address)
         try:
             options, count = find_room(self._ray, actors)
-            made = self._ray.remote(Worker).options(**options)
-            self._actors = [made.remote(factory, str(Path.cwd())) for _ in range(count)]
+            actor_class = self._ray.remote(Worker).options(**options)
+            self._actors = [actor_class.remote(factory, str(Path.cwd())) for _ in range(count)]
             self._load = [0] * count
             self.info, *others = self._started()
         except BaseException:
@@ -121,21 +121,21 @@ class ActorPool:
             raise
         self.workers = count * int(self.info.settings["workers"])
         self._each = self.workers // count
-        if found := [one for other in others for one in self.info.differences(other)]:
+        if differences := [difference for other in others for difference in self.info.differences(other)]:
             self.close()
-            raise SetupError(f"Machines of the cluster differ: {'; '.join(found)}.", hint=SAME_PACKAGES)
+            raise SetupError(f"Machines of the cluster differ: {'; '.join(differences)}.", hint=SAME_PACKAGES)
         self.info = replace(self.info, machine=f"{self.info.machine}; Ray, {count} actor{'s' * (count > 1)}")
 
     def _started(self) -> list[RunInfo]:
         """Waits until every actor has its engine, and returns what these are."""
         with self._errors("Ray has no engine", SAME_PACKAGES):
             try:
-                self._ray.get([one.__ray_ready__.remote() for one in self._actors], timeout=PLACING)
+                self._ray.get([actor.__ray_ready__.remote() for actor in self._actors], timeout=PLACING)
             except self._ray.exceptions.GetTimeoutError:
                 hint = "Is the cluster in use? Give fewer actors."
                 raise SetupError("Ray found no room for an engine.", hint=hint) from None
-            found: list[RunInfo] = self._ray.get([one.info.remote() for one in self._actors])
-            return found
+            infos: list[RunInfo] = self._ray.get([actor.info.remote() for actor in self._actors])
+            return infos
 
     @contextmanager
     def _errors(self, what: str = "An engine of Ray's is gone", hint: str = "See /tmp/ray.") -> Iterator[None]:
@@ -184,15 +184,19 @@ class ActorPool:
             SetupError: Ray fails, or the machines see different pictures.
             CodeVQAError: an engine failed.
         """
-        found: dict[str, Evidence] = {}
+        evidence_by_kind: dict[str, Evidence] = {}
         for place, share in enumerate(self._shares(partial(_selected, question), collection)):
-            for one in share or ():
-                refs = [ImageRef(place + (ref.index - 1) * len(self._actors) + 1) for ref in one.images]
-                before = found.get(one.kind, replace(one, images=(), scores=()))
-                found[one.kind] = replace(one, images=(*before.images, *refs), scores=before.scores + one.scores)
-        trace = Trace((Call(1, "select", {"question": question}, None, 0.0, evidence=tuple(found.values())),))
+            for entry in share or ():
+                refs = [ImageRef(place + (ref.index - 1) * len(self._actors) + 1) for ref in entry.images]
+                before = evidence_by_kind.get(entry.kind, replace(entry, images=(), scores=()))
+                evidence_by_kind[entry.kind] = replace(
+                    entry, images=(*before.images, *refs), scores=before.scores + entry.scores
+                )
+        trace = Trace(
+            (Call(1, "select", {"question": question}, None, 0.0, evidence=tuple(evidence_by_kind.values())),)
+        )
         answer = Answer(question, "", None, trace)
-        return replace(answer, text=", ".join(str(one.image) for one in answer.selections[0].picked) or "none")
+        return replace(answer, text=", ".join(str(pick.image) for pick in answer.selections[0].picked) or "none")
 
     def index(self, collection: Collection) -> None:
         """Computes ahead what the matcher keeps of a collection's pictures; arguments and errors as :meth:`select`."""
@@ -201,13 +205,15 @@ class ActorPool:
     def _shares(self, do: Callable[[CodeVQA, Collection], Any], collection: Collection) -> list[Any]:
         """Returns what each engine makes of its share of a collection; None where there is nothing left for it."""
         count = len(collection)  # it is opened here first, so that the actors find it in the catalogue
-        given = {"sources": collection.sources, "recursive": collection.recursive, "index": collection.index}
-        asked = [one.share.remote(do, given, place, len(self._actors)) for place, one in enumerate(self._actors)]
+        arguments = {"sources": collection.sources, "recursive": collection.recursive, "index": collection.index}
+        asked = [
+            actor.share.remote(do, arguments, place, len(self._actors)) for place, actor in enumerate(self._actors)
+        ]
         with self._errors():
-            found: list[tuple[int, Any]] = self._ray.get(asked)
-        if {total for total, _ in found} != {count}:
+            results: list[tuple[int, Any]] = self._ray.get(asked)
+        if {total for total, _ in results} != {count}:
             raise SetupError(f"Not every machine has the {count:,} pictures.", hint="Put them under the same path.")
-        return [one for _, one in found]
+        return [result for _, result in results]
 
     def _place(self, cluster: str) -> int:
         """Returns which actor to ask: the one a cluster belongs to, unless another would run dry.
@@ -275,8 +281,8 @@ def find_room(ray: Any, actors: int | None) -> tuple[dict[str, Any], int]:
     Raises:
         InputError: there are fewer GPUs or CPUs.
     """
-    nodes = [one for one in ray.nodes() if one["Alive"]]
-    gpus, cpus = (int(sum(one["Resources"].get(name, 0) for one in nodes)) for name in ("GPU", "CPU"))
+    nodes = [node for node in ray.nodes() if node["Alive"]]
+    gpus, cpus = (int(sum(node["Resources"].get(name, 0) for node in nodes)) for name in ("GPU", "CPU"))
     kind, most, takes = ("GPUs", gpus, f"{SHARING} may share one") if gpus else ("CPUs", cpus, "Each takes one")
     if actors is not None and actors > most * (SHARING if gpus else 1):
         raise InputError(f"There are {most} {kind} for {actors} actors.", hint=f"{takes}: give fewer.")
@@ -284,8 +290,8 @@ def find_room(ray: Any, actors: int | None) -> tuple[dict[str, Any], int]:
     # PyTorch takes every processor in every actor else.
     threads = max(1, (os.cpu_count() or 1) * len(nodes) // count)
     variables = {"OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS") or str(threads)}
-    if [one["NodeID"] for one in nodes] == [ray.get_runtime_context().get_node_id()]:
-        variables["PYTHONPATH"] = os.pathsep.join(str(Path(one).absolute()) for one in sys.path)  # what runs here
+    if [node["NodeID"] for node in nodes] == [ray.get_runtime_context().get_node_id()]:
+        variables["PYTHONPATH"] = os.pathsep.join(str(Path(path).absolute()) for path in sys.path)  # what runs here
     options = {
         "num_cpus": 1,
         "num_gpus": 1 / -(-count // gpus) if gpus else 0,

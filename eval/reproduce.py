@@ -37,10 +37,10 @@ def require_answers(dataset: DataSet, limit: int | None = None) -> None:
 
 def table_lines(store: Store) -> list[str]:
     """Returns the run's figures beside the paper's, whole and by group."""
-    found = RunFigures("", store, store.info, store.pace(), metric_of(store.info), summary_of(store))
-    groups = breakdown(found.info, found.summary)
+    figures = RunFigures("", store, store.info, store.pace(), metric_of(store.info), summary_of(store))
+    groups = breakdown(figures.info, figures.summary)
     beside = (table for table in groups if any(name.startswith("Paper's") for name in table.head))
     lines: list[str] = []
-    for table in (result([found]), *beside):
+    for table in (result([figures]), *beside):
         lines += [*(["", table.title] if table.title else []), *aligned([table.head, *table.rows])]
     return [*lines, "", f"Paper: {NOTE}."]

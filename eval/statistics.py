@@ -94,7 +94,7 @@ class _Spread:
         if clusters is not None:
             if len(clusters) != len(values):
                 raise ValueError(f"values and clusters differ in length: {len(values)} and {len(clusters)}")
-            labels = clusters if isinstance(clusters, np.ndarray) else [str(one) for one in clusters]
+            labels = clusters if isinstance(clusters, np.ndarray) else [str(cluster) for cluster in clusters]
             _, places = np.unique(labels, return_inverse=True)
             sums, sizes = np.bincount(places, values), np.bincount(places, sizes)
         count, n, value = len(sums), sizes.sum(), sums.sum() / sizes.sum()
@@ -111,13 +111,13 @@ class _Spread:
         """For how many questions that stand alone the questions of a share count."""
         if not self.error:
             return self.units
-        found = self.value * (1 - self.value) / self.error**2
+        count = self.value * (1 - self.value) / self.error**2
         if self.clusters == self.n:
-            return found
+            return count
         assumed = ASSUMED * (2 * self.value - 1) ** 8  # next to nothing where right and wrong are both common
         alike = 1 + ALIKE * (self.n / self.units - 1)
-        lost = (self.rare * self.n / found + assumed * alike) / (self.rare + assumed)
-        return min(found, self.n / lost)
+        lost = (self.rare * self.n / count + assumed * alike) / (self.rare + assumed)
+        return min(count, self.n / lost)
 
 
 def mean(scores: Numbers, *, clusters: Clusters | None = None) -> Interval:
@@ -136,17 +136,17 @@ def mean(scores: Numbers, *, clusters: Clusters | None = None) -> Interval:
     values = np.asarray(scores, dtype=np.float64)
     if not len(values):
         raise ValueError("a mean of nothing")
-    found = _Spread.of(values, clusters)
-    if found.clusters == found.n and _counted(values):
-        return wilson(int(values.sum()), found.n)
-    low, high = _score_interval(min(1.0, max(0.0, found.value)), found.counted, found.t(SIDE))
-    return Interval(found.value, low, high, found.n, found.clusters)
+    spread = _Spread.of(values, clusters)
+    if spread.clusters == spread.n and _counted(values):
+        return wilson(int(values.sum()), spread.n)
+    low, high = _score_interval(min(1.0, max(0.0, spread.value)), spread.counted, spread.t(SIDE))
+    return Interval(spread.value, low, high, spread.n, spread.clusters)
 
 
 def mean_of(scores: Iterable[tuple[float, object]]) -> Interval | None:
     """Returns :func:`mean` of scores that each come with their cluster; None of nothing."""
-    found = list(scores)
-    return mean([score for score, _ in found], clusters=[cluster for _, cluster in found]) if found else None
+    values = list(scores)
+    return mean([score for score, _ in values], clusters=[cluster for _, cluster in values]) if values else None
 
 
 def _counted(values: NDArray[np.float64]) -> bool:
@@ -192,21 +192,21 @@ def compare(first: Numbers, second: Numbers, *, clusters: Clusters | None = None
         raise ValueError("a comparison of nothing")
     ours, theirs = np.asarray(first, dtype=np.float64), np.asarray(second, dtype=np.float64)
     gains = ours - theirs
-    found = _Spread.of(gains, clusters)
+    spread = _Spread.of(gains, clusters)
     better, worse = int((gains > 0).sum()), int((gains < 0).sum())
-    alone = found.clusters == found.n and _counted(ours) and _counted(theirs)
-    p_value = mcnemar(better, worse) if alone else _p_value(found)
+    alone = spread.clusters == spread.n and _counted(ours) and _counted(theirs)
+    p_value = mcnemar(better, worse) if alone else _p_value(spread)
     # Where all clusters gain alike, another might not: as far as Wilson's interval goes from a share of all of them.
-    half = found.t(SIDE) * found.error if found.error else _score_interval(0.0, found.units, found.t(SIDE))[1]
-    low, high = max(-1.0, found.value - half), min(1.0, found.value + half)
-    interval = Interval(found.value, low, high, found.n, found.clusters)
-    return Paired(interval, better, worse, p_value, "McNemar" if alone else "t", found.error)
+    half = spread.t(SIDE) * spread.error if spread.error else _score_interval(0.0, spread.units, spread.t(SIDE))[1]
+    low, high = max(-1.0, spread.value - half), min(1.0, spread.value + half)
+    interval = Interval(spread.value, low, high, spread.n, spread.clusters)
+    return Paired(interval, better, worse, p_value, "McNemar" if alone else "t", spread.error)
 
 
-def _p_value(found: _Spread) -> float:
-    if found.error:
-        return float(2 * stdtr(found.units - 1, -abs(found.value) / found.error))
-    return 1.0 if not found.value else 2.0 ** (1 - found.clusters)  # all alike: a coin thrown for each cluster
+def _p_value(spread: _Spread) -> float:
+    if spread.error:
+        return float(2 * stdtr(spread.units - 1, -abs(spread.value) / spread.error))
+    return 1.0 if not spread.value else 2.0 ** (1 - spread.clusters)  # all alike: a coin thrown for each cluster
 
 
 def mcnemar(better: int, worse: int) -> float:

@@ -34,7 +34,7 @@ from ..core.picture_files import archive
 from ..core.trace import Cost, Form, Method, methods_of
 
 UNASKED = frozenset(
-    one.__name__ for one in (ImageError, ModelError, ServerError, SetupError, UnknownNameError, ModelNotFoundError)
+    error.__name__ for error in (ImageError, ModelError, ServerError, SetupError, UnknownNameError, ModelNotFoundError)
 )
 """Types of error that say that a question could not be asked: its picture, a model or a server was unavailable. What
 is wrong with a question, a program, or what a model said, is an answer's."""
@@ -117,8 +117,8 @@ class PictureFile(Located):
             if self.member:
                 info = archive(str(self.path)).getinfo(self.member)
                 return f"{info.CRC:08x}{info.file_size & 0xFFFFFFFF:08x}"
-            found = self.path.stat()
-            return _digest(self.path, found.st_mtime_ns, found.st_size)
+            stat = self.path.stat()
+            return _digest(self.path, stat.st_mtime_ns, stat.st_size)
         except (InputError, OSError, KeyError, zipfile.BadZipFile):
             return ""
 

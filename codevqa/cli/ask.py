@@ -86,8 +86,8 @@ def ask(
         _check_method(method, shots, choice)
     options: AskOptions = {"form": "set" if as_set else None, "method": method, "shots": shots}
     if questions is not None:
-        given = {"IMAGE": images, "--question": question, "--trace": trace, "--from": listed}
-        raise Exit(_from_file(questions, given, choice, options, evidence=evidence, quiet=quiet))
+        arguments = {"IMAGE": images, "--question": question, "--trace": trace, "--from": listed}
+        raise Exit(_from_file(questions, arguments, choice, options, evidence=evidence, quiet=quiet))
     images, question = _asked(images or [], question, listed is not None)
     if question is None and STDIN in (*(images or ()), listed):
         raise InputError("Standard input holds the picture, so you cannot type questions.", hint="Give -q QUESTION.")
@@ -106,8 +106,8 @@ def ask(
                 return vqa.ask(about, words, **options)
 
         def do(memory: Memory) -> Answer:
-            given: AskOptions = {**options, "form": "set", "memory": memory}
-            return vqa.ask(about, words, **given)
+            set_options: AskOptions = {**options, "form": "set", "memory": memory}
+            return vqa.ask(about, words, **set_options)
 
         return carried_out(vqa, [about], do, yes=yes, quiet=quiet)
 
@@ -161,14 +161,14 @@ def _check_method(method: Method, shots: int | None, choice: Chosen) -> None:
 
 
 def _from_file(
-    questions: str, given: Mapping[str, object], choice: Chosen, options: AskOptions, *, evidence: bool, quiet: bool
+    questions: str, arguments: Mapping[str, object], choice: Chosen, options: AskOptions, *, evidence: bool, quiet: bool
 ) -> int:
     """Answers a file of questions; returns the exit status.
 
     Raises:
         InputError: options were given that the file makes needless.
     """
-    if extra := next((name for name, value in given.items() if value), None):
+    if extra := next((name for name, value in arguments.items() if value), None):
         raise InputError(f"{extra} does not go with --questions.", hint="The file names pictures and questions.")
     from .questions_file import answer_lines, read_questions
 

@@ -46,11 +46,11 @@ def gathered(
     Raises:
         InputError: there are none, or some that cannot be used.
     """
-    found = named(words, listed)
-    many = listed is not None or len(found) > SINGLE or found != list(words)
-    if many or any(Path(one).is_dir() or one.lower().endswith(".zip") for one in found):
-        return opened(found, recursive, quiet)
-    return read_pictures(found)
+    paths = named(words, listed)
+    many = listed is not None or len(paths) > SINGLE or paths != list(words)
+    if many or any(Path(path).is_dir() or path.lower().endswith(".zip") for path in paths):
+        return opened(paths, recursive, quiet)
+    return read_pictures(paths)
 
 
 def named(words: Sequence[str], listed: str | None = None) -> list[str]:
@@ -63,14 +63,14 @@ def named(words: Sequence[str], listed: str | None = None) -> list[str]:
         if words:
             raise InputError("--from does not go with pictures.", hint="Put all paths in the list.")
         return _listed(listed)
-    found: list[str] = []
+    names_read: list[str] = []
     for word in words:
         pattern = glob.has_magic(word) and not os.path.lexists(word)
         matches = sorted(glob.glob(word, recursive=True)) if pattern else [word]  # noqa: PTH207 - of any folder
         if not matches:
             raise InputError(f"No picture matches {word}.", hint="Check the path.")
-        found += matches
-    return found
+        names_read += matches
+    return names_read
 
 
 def _listed(name: str) -> list[str]:
@@ -103,7 +103,7 @@ def opened(sources: Sequence[str], recursive: bool, quiet: bool) -> Collection:
     with pace.shown(quiet):
         pictures = collection.open(pace.tell)
     if count := len(collection.left_out):
-        first = " ".join(f"{one.name}: {one.why}" for one in collection.left_out[:NAMED])
+        first = " ".join(f"{file.name}: {file.why}" for file in collection.left_out[:NAMED])
         more = f" And {count - NAMED:,} more." if count > NAMED else ""
         warn(f"{count:,} {'file is' if count == 1 else 'files are'} left out. {first}{more}")
     if not quiet:
@@ -193,6 +193,6 @@ def _agree(amount: str) -> None:
         InputError: nobody agreed.
     """
     waiting.end()
-    said = f"This takes about {amount} of models."
-    if not (sys.stdin.isatty() and typer.confirm(f"codevqa: {said} Go on?", err=True)):
-        raise InputError(said, hint="Give --yes, or fewer pictures. What is indexed stays.")
+    forecast = f"This takes about {amount} of models."
+    if not (sys.stdin.isatty() and typer.confirm(f"codevqa: {forecast} Go on?", err=True)):
+        raise InputError(forecast, hint="Give --yes, or fewer pictures. What is indexed stays.")

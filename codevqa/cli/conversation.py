@@ -49,7 +49,7 @@ class Conversation:
         Raises:
             InputError: a script says nothing: a question was forgotten.
         """
-        typed, told, failed = sys.stdin.isatty(), False, False
+        typed, explained, failed = sys.stdin.isatty(), False, False
         waiting.end()
         if typed and not self.quiet:
             print(HELP, file=sys.stderr, flush=True)
@@ -59,7 +59,7 @@ class Conversation:
             line = line.strip()
             if line == ":quit":
                 return int(failed and not typed)
-            told |= bool(line)
+            explained |= bool(line)
             try:
                 if line:
                     self._obey(line)
@@ -70,7 +70,7 @@ class Conversation:
                 if not typed:
                     raise
                 warn("interrupted")
-        if not (typed or told):
+        if not (typed or explained):
             raise InputError("No question was given.", hint="Give -q QUESTION, or one question on each line.")
         return int(failed and not typed)
 

@@ -85,7 +85,7 @@ def evaluate(
     choice = choice.but(seed=seed, workers=workers)
     configuration = choice.configure()  # a mistake is told before anything is asked
     methods = methods_for(method, configuration, replay)
-    variant = variant or next((one.origin.split()[1] for one in choice.layers if one.optional), "")
+    variant = variant or next((layer.origin.split()[1] for layer in choice.layers if layer.optional), "")
     metric_for(opened.name, variant)  # a wrong name should not cost a run
     engine: Callable[[], Any] = engine_for(
         opened, choice.preset, choice.layers, record=out if record else None, replay=replay
@@ -134,7 +134,7 @@ def _asked(run: Callable[..., Store], quiet: bool, again: str, **options: Any) -
 def _again(*more: str) -> str:
     """Returns this command with more options."""
     words = sys.argv[1:]
-    return shlex.join(["codevqa", *words, *(one for one in more if one not in words)])
+    return shlex.join(["codevqa", *words, *(word for word in more if word not in words)])
 
 
 def reproduce(
@@ -174,9 +174,9 @@ def reproduce(
     opened = open_dataset(dataset, data, split or SPLITS[dataset])
     folder = out or Path("runs", f"paper-{dataset}")
     if not quiet:
-        found = load(configuration.settings.prompts or opened.prompts)
-        whose = found.about if found.wording == "release" else "of this project, not of the release"
-        warn(f"prompts: {found.name}, {whose}")
+        prompt_set = load(configuration.settings.prompts or opened.prompts)
+        whose = prompt_set.about if prompt_set.wording == "release" else "of this project, not of the release"
+        warn(f"prompts: {prompt_set.name}, {whose}")
     require_answers(opened, limit)
     engine = engine_for(opened, choice.preset, choice.layers)
     run = partial(evaluate, engine, opened, folder, methods=BLIP)

@@ -68,8 +68,8 @@ class Grouped(typer.core.TyperGroup):
         for task, commands in TASKS.items():
             with formatter.section(task):
                 for command in commands:
-                    said = (command.__doc__ or "").partition("\n")[0]
-                    formatter.write(f"  {named(command):{wide}}  {said}\n")
+                    summary = (command.__doc__ or "").partition("\n")[0]
+                    formatter.write(f"  {named(command):{wide}}  {summary}\n")
 
 
 class OneQuestion(typer.core.TyperCommand):
@@ -121,7 +121,7 @@ def main() -> None:
     # UTF-8 into any file or pipe, as Python itself does from 3.15 on; what is no text is escaped as JSON escapes it.
     for stream, errors in (
         (sys.stdin, "surrogateescape"),
-        *((one, "backslashreplace") for one in (sys.stdout, sys.stderr)),
+        *((output, "backslashreplace") for output in (sys.stdout, sys.stderr)),
     ):
         if isinstance(stream, TextIOWrapper):
             stream.reconfigure(encoding="utf-8", errors=errors)

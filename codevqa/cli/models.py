@@ -36,13 +36,13 @@ def config_lines(configuration: Configuration) -> Iterator[str]:
     for table, values in tables(flat(configuration.settings)).items():
         yield from _table(table, values | ({} if table else absent), origins)
     for role, spec in configuration.parts.items():
-        given = configuration.options.get(role, {})
-        shown = {name: value for name, value in public(given).items() if value == given[name]}
+        role_options = configuration.options.get(role, {})
+        shown = {name: value for name, value in public(role_options).items() if value == role_options[name]}
         known = options_of(role, spec)
         yield from _table(role, {"spec": spec, **shown}, {f"{role}.spec": origins[role], **origins})
-        if hidden := ", ".join(name for name in given if name not in shown):
+        if hidden := ", ".join(name for name in role_options if name not in shown):
             yield f"# given, and not shown: {hidden}"
-        if others := ", ".join(name for name in known if name not in given):
+        if others := ", ".join(name for name in known if name not in role_options):
             yield f"# takes as well: {others}"
 
 
@@ -76,16 +76,16 @@ def models(
     wanted = PRESETS if only is None else {only: preset(only)}
     rows: dict[str, dict[str, Any]] = {
         name: {
-            "about": one.about,
-            "measured": one.measured,
+            "about": spec.about,
+            "measured": spec.measured,
             "parts": {
                 role: _part(spec)
-                for role, spec in {**one.parts, "language_model": one.language_model, **already_cached(one)}.items()
+                for role, spec in {**spec.parts, "language_model": spec.language_model, **already_cached(spec)}.items()
             },
-            "prompts": {str(form): name for form, name in one.prompts.items()},
+            "prompts": {str(form): name for form, name in spec.prompts.items()},
             **_known(domain_of(configure(name))),
         }
-        for name, one in wanted.items()
+        for name, spec in wanted.items()
     }
     if json:
         import json as encoder

@@ -136,15 +136,15 @@ class Chosen:
         """Returns the choice with more options; those that are None choose nothing."""
         from ..presets.configuration import Layer, served
 
-        given = {name: value for name, value in values.items() if value is not None}
-        if unsaid := next((name for name, value in given.items() if value == "none"), None):
+        numbers = {name: value for name, value in values.items() if value is not None}
+        if unsaid := next((name for name, value in numbers.items() if value == "none"), None):
             raise InputError(f"--{unsaid.replace('_', '-')} does not accept none.", hint="Omit it.")
         more = [
             Layer(
                 f"--{name.replace('_', '-')}",
                 served(str(value)) if name == "model" else dict.fromkeys(_SETS[name], value),
             )
-            for name, value in given.items()
+            for name, value in numbers.items()
         ]
         return Chosen(self.preset, (*self.layers, *more))
 
@@ -172,8 +172,8 @@ def chosen(
     choice = Chosen(preset or os.environ.get("CODEVQA_PRESET") or "mini", tuple(layers)).but(**values)
     if not sets:
         return choice
-    told = Layer("--set", {name: Text(value) for name, value in map(_pair, sets)})
-    return Chosen(choice.preset, (*choice.layers, told))
+    set_layer = Layer("--set", {name: Text(value) for name, value in map(_pair, sets)})
+    return Chosen(choice.preset, (*choice.layers, set_layer))
 
 
 def including(files: list[Path] | None) -> None:
@@ -197,7 +197,10 @@ def _pair(word: str) -> tuple[str, str]:
 def choosing(command: Callable[..., None]) -> Callable[..., None]:
     """Gives a command, in place of its parameter ``choice``, the options that choose models and settings."""
     own = inspect.signature(command, eval_str=True)
-    for name, hint in [*_CHOOSING.items(), *((one.name, one.annotation) for one in own.parameters.values())]:
+    for name, hint in [
+        *_CHOOSING.items(),
+        *((parameter_.name, parameter_.annotation) for parameter_ in own.parameters.values()),
+    ]:
         _say_value(name, hint)
     if "choice" not in own.parameters:
         return command
@@ -211,19 +214,19 @@ def choosing(command: Callable[..., None]) -> Callable[..., None]:
         else:
             parameters.append(parameter.replace(kind=parameter.KEYWORD_ONLY))
 
-    def full(**given: Any) -> None:
-        command(choice=chosen(**{name: given.pop(name) for name in _CHOOSING}), **given)
+    def full(**arguments: Any) -> None:
+        command(choice=chosen(**{name: arguments.pop(name) for name in _CHOOSING}), **arguments)
 
     full.__name__, full.__doc__ = command.__name__, command.__doc__
     full.__signature__ = own.replace(parameters=parameters)  # type: ignore[attr-defined]
-    full.__annotations__ = {one.name: one.annotation for one in parameters}
+    full.__annotations__ = {parameter_.name: parameter_.annotation for parameter_ in parameters}
     return full
 
 
 def _say_value(name: str, hint: Any) -> None:
     """Names the value of an option as people say it: N for a number, else by the option, such as SPLIT."""
-    given, option = (*get_args(hint), None, None)[:2]
-    kind = (*get_args(given), given)[0]
+    annotation, option = (*get_args(hint), None, None)[:2]
+    kind = (*get_args(annotation), annotation)[0]
     if isinstance(option, OptionInfo) and option.metavar is None and kind in (int, float, str, Path):
         option.metavar = "N" if kind in (int, float) else name.upper().replace("_", "-")
 
@@ -234,7 +237,7 @@ def check_ray(where: str, address: str | None, actors: int | None) -> None:
     needs("--ray-actors", actors is not None, "--engine ray", where == "ray")
 
 
-def needs(option: str, given: object, other: str, present: object) -> None:
+def needs(option: str, value: object, other: str, present: object) -> None:
     """Refuses an option that would do nothing without another."""
-    if given and not present:
+    if value and not present:
         raise InputError(f"{option} does nothing without {other}.", hint="Give both, or neither.")

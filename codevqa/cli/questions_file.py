@@ -64,7 +64,7 @@ def _answers(vqa: CodeVQA, name: str, lines: Sequence[tuple[int, str]], options:
         try:
             shown = "standard input" if name == STDIN else name
             words, question = pictures_and_question(parse_json(line, shown, number), f"{shown}, line {number}")
-            images = [one for word in words for one in pictures(os.path.dirname(name), word)]  # noqa: PTH120 - addresses
+            images = [picture for word in words for picture in pictures(os.path.dirname(name), word)]  # noqa: PTH120 - addresses
             running.append((question, vqa.watch(images, question, **options)))
         except CodeVQAError as error:
             running.append((question, error.record()))

@@ -28,7 +28,7 @@ def mini_data(
     """Write drawn data sets in the formats of GQA, COVR and NLVR2."""
     from ..miniworld.export import write
 
-    wanted, named = ([one.strip() for one in text.split(",") if one.strip()] for text in (splits, only))
+    wanted, named = ([part.strip() for part in text.split(",") if part.strip()] for text in (splits, only))
     try:
         sizes = [int(size) for size in sets.split(",") if size.strip()]
     except ValueError:
@@ -109,9 +109,9 @@ def diff(
     from ..eval.report.diff import compare_runs, describe
     from ..eval.run.store import Store
 
-    with Store.open(first) as one, Store.open(second) as two:
-        found = compare_runs(one, two, method=method)
+    with Store.open(first) as first_store, Store.open(second) as two:
+        comparison = compare_runs(first_store, two, method=method)
     if json:
-        print(encoder.dumps(asdict(found), ensure_ascii=False))
+        print(encoder.dumps(asdict(comparison), ensure_ascii=False))
     else:
-        print("\n".join(map(visible, describe(found))))
+        print("\n".join(map(visible, describe(comparison))))

@@ -49,14 +49,15 @@ class SetAnswer:
 
     def lines(self, most: int | None = SHOWN) -> Iterator[str]:
         """Yields what is printed below the answer."""
-        for one in self.selections:
-            yield f"{one.question}: {self.told(one)}"
-            yield from self._listed([pick.image for pick in one.picked], most)
-            if one.unsure:
-                doubts = ", ".join(f"{self.path(pick.image)} ({pick.chance:.0%})" for pick in one.unsure[:UNSURE])
-                yield f"  unsure: {doubts}{_more(one.unsure, UNSURE)}"
-            if one.unread:
-                yield f"  not read: {', '.join(map(self.path, one.unread[:UNSURE]))}{_more(one.unread, UNSURE)}"
+        for selection in self.selections:
+            yield f"{selection.question}: {self.told(selection)}"
+            yield from self._listed([pick.image for pick in selection.picked], most)
+            if selection.unsure:
+                doubts = ", ".join(f"{self.path(pick.image)} ({pick.chance:.0%})" for pick in selection.unsure[:UNSURE])
+                yield f"  unsure: {doubts}{_more(selection.unsure, UNSURE)}"
+            if selection.unread:
+                unread = ", ".join(map(self.path, selection.unread[:UNSURE]))
+                yield f"  not read: {unread}{_more(selection.unread, UNSURE)}"
         if not self.selections:
             yield from self._listed(list(_images(self.answer.value)), most)
 
@@ -67,17 +68,17 @@ class SetAnswer:
 
     def to_dict(self, *, evidence: bool = False) -> dict[str, Any]:
         """Returns the answer as plain data, with its pictures and selections."""
-        pictures = {str(number): path_of(one) for number, one in enumerate(self.collection, 1)}
-        selections = [self._plain(one) for one in self.selections]
+        pictures = {str(number): path_of(picture) for number, picture in enumerate(self.collection, 1)}
+        selections = [self._plain(selection) for selection in self.selections]
         return {**self.answer.to_dict(evidence=evidence), "pictures": pictures, "selections": selections}
 
-    def _plain(self, one: Selection) -> dict[str, Any]:
+    def _plain(self, selection: Selection) -> dict[str, Any]:
         def plain(picks: Sequence[Pick]) -> list[dict[str, Any]]:
             return [{"path": self.path(pick.image), "chance": round(pick.chance, 4)} for pick in picks]
 
-        same = {name: getattr(one, name) for name in ("question", "count", "low", "high", "ruled_out", "left")}
-        unread = [self.path(image) for image in one.unread]
-        return {**same, "picked": plain(one.picked), "unsure": plain(one.unsure), "unread": unread}
+        same = {name: getattr(selection, name) for name in ("question", "count", "low", "high", "ruled_out", "left")}
+        unread = [self.path(image) for image in selection.unread]
+        return {**same, "picked": plain(selection.picked), "unsure": plain(selection.unsure), "unread": unread}
 
 
 def to_json(data: object) -> str:
@@ -91,15 +92,15 @@ def print_lines(lines: Iterable[str]) -> None:
         print(visible(line))
 
 
-def compared(names: Sequence[str], found: Sequence[SetAnswer]) -> Iterator[str]:
+def compared(names: Sequence[str], answers: Sequence[SetAnswer]) -> Iterator[str]:
     """Yields the answer of each set, and where they are numbers what they differ by."""
     wide = max(map(len, names))
-    ranges = [_range(one) for one in found]
-    for name, one, span in zip(names, found, ranges, strict=True):
-        error = one.answer.error
+    ranges = [_range(answer) for answer in answers]
+    for name, answer, span in zip(names, answers, ranges, strict=True):
+        error = answer.answer.error
         likely = f", {span[1]:g} to {span[2]:g} likely" if span and span[1] != span[2] else ""
-        said = one.answer.text or f"failed: {error.message if error else 'no answer'}"
-        yield f"{name:{wide}}  {said}{likely}  (of {len(one.collection):,} pictures)"
+        text = answer.answer.text or f"failed: {error.message if error else 'no answer'}"
+        yield f"{name:{wide}}  {text}{likely}  (of {len(answer.collection):,} pictures)"
     for name, span in zip(names[1:], ranges[1:], strict=True):
         if (first := ranges[0]) and span:
             overlap = "do not overlap" if first[2] < span[1] or span[2] < first[1] else "overlap"
@@ -107,13 +108,17 @@ def compared(names: Sequence[str], found: Sequence[SetAnswer]) -> Iterator[str]:
             yield f"{names[0]} - {name}: {first[0] - span[0]:g}{both}"
 
 
-def _range(one: SetAnswer) -> tuple[float, float, float] | None:
+def _range(answer: SetAnswer) -> tuple[float, float, float] | None:
     """Returns a number and its range; None where the answer is none. A number that no selection counted is its own."""
     try:
-        number = float(one.answer.text)
+        number = float(answer.answer.text)
     except ValueError:
         return None
-    counted = [(number, float(found.low), float(found.high)) for found in one.selections if found.count == number]
+    counted = [
+        (number, float(selection.low), float(selection.high))
+        for selection in answer.selections
+        if selection.count == number
+    ]
     return counted[0] if counted else (number, number, number)
 
 
@@ -125,5 +130,5 @@ def _images(value: object) -> Iterator[ImageRef]:
     if isinstance(value, ImageRef):
         yield value
     elif isinstance(value, list | tuple):
-        for one in value:
-            yield from _images(one)
+        for part in value:
+            yield from _images(part)

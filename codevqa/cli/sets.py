@@ -75,19 +75,19 @@ def select(
         with open_engine(choice, quiet) as vqa:
             do = partial(_selected, vqa, collection, description)
             answer = carried_out(vqa, [collection], do, yes=yes, quiet=quiet)
-    found = SetAnswer(answer, collection, answer.selections)
+    set_answer = SetAnswer(answer, collection, answer.selections)
     stored = collection.open()
-    picked = [stored[one.image.index - 1] for part in found.selections[:1] for one in part.picked[:limit]]
-    print_warnings(found.answer)
+    picked = [stored[pick.image.index - 1] for part in set_answer.selections[:1] for pick in part.picked[:limit]]
+    print_warnings(set_answer.answer)
     if copy_to is not None:
         _copy(picked, copy_to)
     if json:
-        print(to_json(found.to_dict()))
+        print(to_json(set_answer.to_dict()))
     elif print0:
-        sys.stdout.buffer.write(b"".join(os.fsencode(path_of(one)) + b"\0" for one in picked))
+        sys.stdout.buffer.write(b"".join(os.fsencode(path_of(picture)) + b"\0" for picture in picked))
     else:
         print_lines(map(path_of, picked))
-    raise Exit(_report(found, quiet))
+    raise Exit(_report(set_answer, quiet))
 
 
 def _report(selected: SetAnswer, quiet: bool) -> int:
@@ -146,16 +146,18 @@ def group(
         groups = carried_out(vqa, [collection], do, yes=yes, quiet=quiet)
     print_warnings(groups.answer)
     stored = collection.open()
-    rows = [(row.answer, [path_of(stored[one.index - 1]) for one in row.pictures]) for row in groups]
+    rows = [(row.answer, [path_of(stored[picture.index - 1]) for picture in row.pictures]) for row in groups]
     if csv is not None:
         with csv.open("w", encoding="utf-8", errors="surrogateescape", newline="") as file:
-            tables.writer(file).writerows([("picture", "answer"), *((one, said) for said, of in rows for one in of)])
+            tables.writer(file).writerows(
+                [("picture", "answer"), *((picture, answer_text) for answer_text, of in rows for picture in of)]
+            )
     if json:
-        told = [{"answer": said, "count": len(of), "pictures": of} for said, of in rows]
-        print(to_json({"question": question, "groups": told}))
+        records = [{"answer": text, "count": len(of), "pictures": of} for text, of in rows]
+        print(to_json({"question": question, "groups": records}))
         return
-    wide = max(len(said or "-") for said, _ in rows)
-    print_lines(f"{said or '-':{wide}}  {len(of):>6,}  {', '.join(of[:3])}" for said, of in rows)
+    wide = max(len(text or "-") for text, _ in rows)
+    print_lines(f"{text or '-':{wide}}  {len(of):>6,}  {', '.join(of[:3])}" for text, of in rows)
 
 
 def compare(
@@ -179,15 +181,20 @@ def compare(
     with open_engine(choice, quiet) as vqa:
         do = lambda memory: vqa.compare(sets, question, memory=memory)  # noqa: E731
         answers = carried_out(vqa, sets, do, yes=yes, quiet=quiet)
-    found = [SetAnswer(answer, one, answer.selections) for answer, one in zip(answers, sets, strict=True)]
+    set_answers = [
+        SetAnswer(answer, collection_, answer.selections) for answer, collection_ in zip(answers, sets, strict=True)
+    ]
     print_warnings(answers[0])
     if json:
-        told = [{"pictures_of": word, **one.to_dict()} for word, one in zip(pictures, found, strict=True)]
-        print(to_json({"question": question, "answers": told}))
+        records = [
+            {"pictures_of": word, **set_answer.to_dict()}
+            for word, set_answer in zip(pictures, set_answers, strict=True)
+        ]
+        print(to_json({"question": question, "answers": records}))
         return
     if not quiet and answers[0].program is not None:
         print(answers[0].program.source, file=sys.stderr)
-    print_lines(compared(pictures, found))
+    print_lines(compared(pictures, set_answers))
 
 
 def index(

@@ -68,7 +68,7 @@ def offer_api(service: DemoService, **queue: Any) -> None:
 
 async def _answer(service: DemoService, asked: DemoRequest, request: gr.Request) -> tuple[str, str]:
     session = str(request.session_hash or f"once-{secrets.token_hex(8)}")
-    *_, live = [one async for one in service.serve(asked, session)]
+    *_, live = [state async for state in service.serve(asked, session)]
     if live.answer is None or (live.error is not None and asked.program is None):
         raise gr.Error(live.error.message if live.error else "", print_exception=False)
     return live.answer.text, public(live.answer).to_json()
@@ -76,5 +76,5 @@ async def _answer(service: DemoService, asked: DemoRequest, request: gr.Request)
 
 def _paths(images: Any) -> list[str]:
     """Returns the files that are named; whether they were uploaded is checked where they are read."""
-    given = images if isinstance(images, list) else [images]
-    return [str(one["path"]) for one in given if isinstance(one, dict) and isinstance(one.get("path"), str)]
+    files = images if isinstance(images, list) else [images]
+    return [str(file["path"]) for file in files if isinstance(file, dict) and isinstance(file.get("path"), str)]

@@ -165,12 +165,12 @@ class Gate:
     def _check_files(self, body: bytes) -> None:
         """Refuses a request that cannot be read, or that names a file that was not uploaded."""
         try:
-            given = parse_json(body.decode(), "the request") if body else {}
+            request_data = parse_json(body.decode(), "the request") if body else {}
         except (InputError, UnicodeDecodeError):
             raise HTTPException(400, "The request is not JSON that can be read.") from None
-        if not isinstance(given, dict) or given.get("data", ()) is None:
+        if not isinstance(request_data, dict) or request_data.get("data", ()) is None:
             raise HTTPException(400, "The request is not one of the page or its clients.")
-        if not all(self._uploaded(path) for path in _paths(given)):
+        if not all(self._uploaded(path) for path in _paths(request_data)):
             raise HTTPException(400, "Pictures are uploaded, not named by an address or a path.")
 
     def _uploaded(self, path: str) -> bool:
@@ -182,17 +182,17 @@ class Gate:
         return place.is_relative_to(self._files) and len(place.relative_to(self._files).parts) > 1
 
 
-def _paths(given: Any) -> Iterator[str]:
+def _paths(data: Any) -> Iterator[str]:
     """Yields each text under a key that Gradio takes for a file's place."""
-    waiting = [given]
+    waiting = [data]
     while waiting:
-        one = waiting.pop()
-        if isinstance(one, dict):
-            if isinstance(one.get("path"), str):
-                yield one["path"]
-            waiting.extend(one.values())
-        elif isinstance(one, list):
-            waiting.extend(one)
+        part = waiting.pop()
+        if isinstance(part, dict):
+            if isinstance(part.get("path"), str):
+                yield part["path"]
+            waiting.extend(part.values())
+        elif isinstance(part, list):
+            waiting.extend(part)
 
 
 def _is_number(host: str) -> bool:

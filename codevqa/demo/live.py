@@ -167,7 +167,7 @@ class LiveQuestion:
         """Returns what the page shows. This draws heat maps, which takes time."""
         failed = self._rejected and replace(self._rejected, message="")  # it stands above already
         return PageUpdate(
-            "".join(pages.demo_html("message", *one) for one in self._messages),
+            "".join(pages.demo_html("message", *message) for message in self._messages),
             self._status(),
             self._answer_box(),
             self._baseline_box(),
@@ -198,8 +198,8 @@ class LiveQuestion:
             note = f"without a program, because the program failed: {note}"
         elif answer.method != "codevqa":
             note = f"without a program: {note}"
-        said, unsure = answer.text or "(nothing)", answer.text == DONT_KNOW
-        return pages.demo_html("box", "Answer", said, note, self.question, self._edited, unsure)
+        text, unsure = answer.text or "(nothing)", answer.text == DONT_KNOW
+        return pages.demo_html("box", "Answer", text, note, self.question, self._edited, unsure)
 
     def _baseline_box(self) -> str:
         if not self._compared:
@@ -237,13 +237,13 @@ class LiveQuestion:
             self._carded += 1
         if self.answer is None or self.error is not None:
             return self._cards
-        evidence = "".join(pages.evidence_html(one, self.pictures) for one in self.answer.trace.baseline)
+        evidence = "".join(pages.evidence_html(entry, self.pictures) for entry in self.answer.trace.baseline)
         return pages.comparisons_html(self._source, self.calls, self.pictures) + self._cards + evidence
 
 
 def opened_html(number: int, answer: Answer, pictures: Sequence[Picture]) -> str:
     """Returns one picture of a gallery: why it was answered so, and two buttons to correct that."""
-    cards = "".join(pages.call_html(one, pictures) for one in answer.trace.calls)
+    cards = "".join(pages.call_html(call, pictures) for call in answer.trace.calls)
     name = pictures[number - 1].name or f"image {number}"
     return pages.demo_html("opened", number, name, answer.text or "(nothing)", cards)
 
@@ -251,7 +251,7 @@ def opened_html(number: int, answer: Answer, pictures: Sequence[Picture]) -> str
 def _edited(original: str, source: str) -> tuple[str, list[str]]:
     """Returns whose program ran, and the lines that a visitor changed beside those they replaced."""
     lines = list(unified_diff(original.splitlines(), source.splitlines(), n=0, lineterm=""))[2:]
-    changed = [one for one in lines if not one.startswith("@@")]
+    changed = [line for line in lines if not line.startswith("@@")]
     if not original.strip():
         return "own program", []
     return "edited program" if changed else "program run again", changed

@@ -47,7 +47,7 @@ class Opening:
         live, mini = LiveQuestion(question, compared=True), configure("mini")
         try:
             live.pictures = load_pictures(paths)
-            if all(getattr(configuration, one) == getattr(mini, one) for one in ("parts", "settings", "options")):
+            if all(getattr(configuration, field) == getattr(mini, field) for field in ("parts", "settings", "options")):
                 live.replay(*shipped_answers())
                 self._shown.set_result((live, live.view()._replace(status=demo_html("status", SHIPPED))))
                 self._asked.wait(HEAD_START)  # loading would hold up the browser that fetches the page

@@ -197,7 +197,7 @@ def _wire_questions(blocks: gr.Blocks, service: DemoService, parts: SimpleNamesp
         async for update in _ended(service, live, str(request.session_hash)):
             yield update
 
-    given = [parts.pictures, parts.question]
+    inputs = [parts.pictures, parts.question]
     shown = [getattr(parts, name) for name in PageUpdate._fields]
     answered = {"outputs": [*shown, parts.download]} | working
     opened = blocks.load(first_here, None, **answered | {"concurrency_limit": None, "concurrency_id": "first"})
@@ -205,19 +205,21 @@ def _wire_questions(blocks: gr.Blocks, service: DemoService, parts: SimpleNamesp
     for trigger in (parts.ask.click, parts.question.submit, parts.run.click, *(b.click for b in parts.picks)):
         cleared = [parts.status, parts.message, parts.opened]
         trigger(None, None, cleared, js="cvDemo.begin", cancels=opened, **HIDDEN)
-    begun = [gr.on([parts.ask.click, parts.question.submit], ask_here, given, **answered)]
-    begun.append(parts.run.click(run_here, [*given, parts.source, parts.original], js="cvDemo.run", **answered))
+    begun = [gr.on([parts.ask.click, parts.question.submit], ask_here, inputs, **answered)]
+    begun.append(parts.run.click(run_here, [*inputs, parts.source, parts.original], js="cvDemo.run", **answered))
     begun.append(_wire_gallery(service, parts, answered))
     for button, example in zip(parts.picks, shipped_questions(), strict=True):
-        picked = button.click(lambda one=example: one, None, [parts.pictures, parts.question], queue=False, **HIDDEN)
-        begun.append(picked.success(ask_here, given, **answered))
+        picked = button.click(
+            lambda chosen=example: chosen, None, [parts.pictures, parts.question], queue=False, **HIDDEN
+        )
+        begun.append(picked.success(ask_here, inputs, **answered))
     boxes = [parts.status, parts.answer, parts.baseline, parts.running]
-    told = [parts.message, *boxes]
+    outputs = [parts.message, *boxes]
     for event in begun:
-        event.failure(None, told, told, js="cvDemo.failed", **HIDDEN)
-        event.success(None, [*given, *shown], parts.history, js="cvDemo.keep", **HIDDEN)
+        event.failure(None, outputs, outputs, js="cvDemo.failed", **HIDDEN)
+        event.success(None, [*inputs, *shown], parts.history, js="cvDemo.keep", **HIDDEN)
     blocks.load(None, None, parts.history, js="cvDemo.history", **HIDDEN)
-    parts.back.click(None, None, [*given, *shown, parts.opened, parts.download], js="cvDemo.back", **HIDDEN)
+    parts.back.click(None, None, [*inputs, *shown, parts.opened, parts.download], js="cvDemo.back", **HIDDEN)
     parts.stop.click(None, boxes, boxes, js="cvDemo.stopped", cancels=begun, **HIDDEN)
     blocks.unload(leave)
 
@@ -228,10 +230,10 @@ def _wire_gallery(service: DemoService, parts: SimpleNamespace, answered: dict[s
     async def open_here(picked: str, request: gr.Request) -> AsyncIterator[tuple[Any, ...]]:
         session, skipped = str(request.session_hash), [gr.skip() for _ in (*PageUpdate._fields, "download")]
         try:
-            found = re.fullmatch(r"([0-9]{1,6}) (|yes|no)", picked or "0 ")
-            number, said = (int(found[1]), found[2]) if found else (0, "")  # there is no picture 0
-            if said:
-                asked = service.correct(number, said == "yes", session)
+            match = re.fullmatch(r"([0-9]{1,6}) (|yes|no)", picked or "0 ")
+            number, correction = (int(match[1]), match[2]) if match else (0, "")  # there is no picture 0
+            if correction:
+                asked = service.correct(number, correction == "yes", session)
                 async for update in _serve(service, asked, request):
                     yield (*update, gr.skip())
             yield (*skipped, await service.look(number, session))

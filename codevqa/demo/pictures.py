@@ -29,7 +29,7 @@ def shipped_questions() -> list[tuple[list[str], str]]:
 
 def shipped_answers() -> list[Answer]:
     """Returns the answer of the preset ``mini`` to the first example, with a program and without one."""
-    return [Answer.from_dict(one) for one in json.loads((HERE / "first.json").read_text("utf-8"))]
+    return [Answer.from_dict(record) for record in json.loads((HERE / "first.json").read_text("utf-8"))]
 
 
 def thumbnails(images: Sequence[str], folder: Path) -> str:
@@ -75,8 +75,8 @@ def read_pictures(paths: Sequence[str], limits: DemoLimits, folder: Path, index:
         )
     uploads = _Uploads(paths, index=index)
     pictures = uploads.open()
-    for one in uploads.left_out:
-        raise ImageError(f"{_short(one.name)} is damaged.", hint="Save it again, or take it away.")
+    for file in uploads.left_out:
+        raise ImageError(f"{_short(file.name)} is damaged.", hint="Save it again, or take it away.")
     return pictures
 
 

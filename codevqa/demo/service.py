@@ -191,9 +191,9 @@ class DemoService:
         """
         shown, vqa = self._gallery(number, session), await asyncio.to_thread(self.engine)
         program = f"answer = query(images[{number - 1}], {shown.question!r})"
-        memory, said = self._visitor(session).memory, dict(shown.corrections)
+        memory, corrections = self._visitor(session).memory, dict(shown.corrections)
         async with asyncio.timeout(self.limits.seconds):
-            answer = await vqa.run_async(list(shown.pictures), program, memory=memory, corrections=said)
+            answer = await vqa.run_async(list(shown.pictures), program, memory=memory, corrections=corrections)
         return await asyncio.to_thread(opened_html, number, answer, shown.pictures)
 
     def correct(self, number: int, counts: bool, session: str) -> DemoRequest:
@@ -233,8 +233,8 @@ class DemoService:
         visitor = self._visitor(session)
         images, memory = list(live.pictures), visitor.memory
         if asked.program is not None:
-            said, question = dict(live.corrections), asked.question
-            watches = [vqa.watch_run(images, asked.program, question=question, memory=memory, corrections=said)]
+            corrections, question = dict(live.corrections), asked.question
+            watches = [vqa.watch_run(images, asked.program, question=question, memory=memory, corrections=corrections)]
         else:
             shots = asked.shots or None
             watches = [vqa.watch(images, asked.question, method=asked.method, shots=shots, memory=memory)]

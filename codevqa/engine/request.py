@@ -105,14 +105,14 @@ def check_options(request: Request) -> None:
         checked(name, getattr(request, name), kind)
 
 
-def check_names(caller: str, given: Iterable[str], known: Iterable[str]) -> None:
+def check_names(caller: str, options: Iterable[str], known: Iterable[str]) -> None:
     """Checks names of options as Python would, and names the nearest.
 
     Raises:
         InputError: there is no such option.
     """
     names = list(known)
-    for name in given:
+    for name in options:
         if name not in names:
             hint = nearest(name, names) or f"There are: {', '.join(names)}."
             raise InputError(f"{caller} has no option {name!r}.", hint=hint)

@@ -25,8 +25,8 @@ def code_lines(source: str) -> list[Markup]:
     """Returns each line of a program as HTML; their text is the source, without empty lines at its end."""
     lines: list[list[Markup | str]] = [[]]
     source = source.replace("\r\n", "\n").replace("\r", "\n").rstrip("\n")
-    for found in _TOKEN.finditer(source):
-        kind, text = found.lastgroup or "rest", found.group()
+    for match in _TOKEN.finditer(source):
+        kind, text = match.lastgroup or "rest", match.group()
         if kind == "name":
             kind = "keyword" if keyword.iskeyword(text) else "rest"
         for number, part in enumerate(text.split("\n")):

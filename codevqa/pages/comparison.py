@@ -81,12 +81,12 @@ class Comparison:
 
 def comparisons(source: str, calls: Sequence[Call], error: ErrorRecord | None = None) -> tuple[Comparison, ...]:
     """Returns the comparisons of positions in a program, those above the line where it failed."""
-    found = [call for call in calls if call.name == "get_pos" and _position(call)]
-    tree = parse(source) if found else None
+    positions = [call for call in calls if call.name == "get_pos" and _position(call)]
+    tree = parse(source) if positions else None
     if tree is None:
         return ()
     try:
-        reading = _Reading(tree, found)
+        reading = _Reading(tree, positions)
         last = error.line if error and error.line is not None else math.inf
         skipped = set(reading.skipped(tree))
         nodes = [node for node in ast.walk(tree) if isinstance(node, ast.Compare) and node not in skipped]
@@ -94,7 +94,9 @@ def comparisons(source: str, calls: Sequence[Call], error: ErrorRecord | None = 
         read = [reading.comparison(node) for node in nodes if node.lineno <= last]
     except RecursionError:
         return ()
-    return tuple({(one.line, one.source): one for one in read if one is not None}.values())[:MOST]
+    return tuple(
+        {(comparison.line, comparison.source): comparison for comparison in read if comparison is not None}.values()
+    )[:MOST]
 
 
 _Held: TypeAlias = Call | tuple[Call, int] | float
@@ -108,11 +110,18 @@ class _Reading:
         on_line = Counter(call.line for call in calls)
         self._calls = {call.line: call for call in calls if on_line[call.line] == 1}
         nodes = list(ast.walk(tree))
-        self._set = Counter(one.id for one in nodes if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Store))
+        self._set = Counter(
+            name_node.id
+            for name_node in nodes
+            if isinstance(name_node, ast.Name) and isinstance(name_node.ctx, ast.Store)
+        )
         self._names: dict[str, _Held] = {
             name: float(value) for name, value in CONSTANTS.items() if name not in self._set
         }
-        for node in sorted((one for one in nodes if isinstance(one, ast.Assign)), key=lambda one: one.lineno):
+        for node in sorted(
+            (assignment for assignment in nodes if isinstance(assignment, ast.Assign)),
+            key=lambda assignment: assignment.lineno,
+        ):
             held = self._value(node.value)
             match node.targets:
                 case [ast.Name(name)] if held is not None and self._set[name] == 1:
@@ -132,10 +141,10 @@ class _Reading:
                 held = self._value(whole)
                 return (held, 1 if place else 0) if isinstance(held, Call) else None
             case ast.BinOp(left, sign, right) if type(sign) in _SUMS:
-                one, other = self._value(left), self._value(right)
+                left_value, other = self._value(left), self._value(right)
                 with suppress(ZeroDivisionError):
-                    if isinstance(one, float) and isinstance(other, float):
-                        return _SUMS[type(sign)](one, other)
+                    if isinstance(left_value, float) and isinstance(other, float):
+                        return _SUMS[type(sign)](left_value, other)
         return None
 
     def comparison(self, node: ast.Compare) -> Comparison | None:
@@ -158,7 +167,7 @@ class _Reading:
         if image is None:
             return None
         holds = all(
-            says(one.value, other.value) for (_, says), (one, other) in zip(signs, pairwise(sides), strict=True)
+            says(first.value, other.value) for (_, says), (first, other) in zip(signs, pairwise(sides), strict=True)
         )
         values = " ".join(f"{side.value:g} {sign}" for side, (sign, _) in zip(sides, [*signs, ("", None)], strict=True))
         return Comparison(node.lineno, axis, tuple(sides), ast.unparse(node), values.rstrip(), holds, image)
@@ -179,14 +188,18 @@ class _Reading:
                 yield from ast.walk(part)
 
     def _holds(self, node: ast.expr) -> bool | None:
-        said = self.comparison(node) if isinstance(node, ast.Compare) else None
-        return said.holds if said else None
+        compared = self.comparison(node) if isinstance(node, ast.Compare) else None
+        return compared.holds if compared else None
 
 
 def _position(call: Call) -> bool:
     """Whether a call gave a point."""
     value = call.value
-    return isinstance(value, list | tuple) and len(value) == 2 and all(type(one) in (int, float) for one in value)
+    return (
+        isinstance(value, list | tuple)
+        and len(value) == 2
+        and all(type(coordinate) in (int, float) for coordinate in value)
+    )
 
 
 def _first(call: Call, kind: type[T]) -> T | None:
@@ -197,16 +210,16 @@ def _first(call: Call, kind: type[T]) -> T | None:
 # -- on the picture ----------------------------------------------------------------------------------------------------
 
 
-def comparison_view(found: Comparison, pictures: Sequence[Picture]) -> dict[str, Any]:
+def comparison_view(comparison: Comparison, pictures: Sequence[Picture]) -> dict[str, Any]:
     """Returns what a template shows of one comparison: its points on their picture, places in percent of it.
 
     The name of the lowest point stands below it, so that two names do not meet.
     """
-    points = {side.point: side for side in found.sides if side.point is not None}
-    view = picture_view(found.image, pictures, SIDE)
+    points = {side.point: side for side in comparison.sides if side.point is not None}
+    view = picture_view(comparison.image, pictures, SIDE)
     names = " and ".join(f"“{side.name}”" for side in points.values())
     lowest = min(points, key=lambda point: point[1]) if len(points) > 1 else None
-    across = [100 * side.value / GRID for side in found.sides]
+    across = [100 * side.value / GRID for side in comparison.sides]
     marks: list[dict[str, Any]] = []
     for point, side in points.items():
         x, top = spot(point)
@@ -215,8 +228,8 @@ def comparison_view(found: Comparison, pictures: Sequence[Picture]) -> dict[str,
         places = {"spot": (x, top), "left": round(left, 2), "top": top, "below": point == lowest}
         marks.append({"name": name, "coordinate": f"{side.source} = {side.value:g}", **places})
     return {
-        "words": _words(found),
-        "lines": [round(place if found.axis == 0 else 100 - place, 2) for place in across if 0 <= place <= 100],
+        "words": _words(comparison),
+        "lines": [round(place if comparison.axis == 0 else 100 - place, 2) for place in across if 0 <= place <= 100],
         "marks": marks,
         "over": any(mark["top"] < EDGE and not mark["below"] for mark in marks),
         "under": any(mark["top"] > 100 - EDGE and mark["below"] for mark in marks),
@@ -225,11 +238,11 @@ def comparison_view(found: Comparison, pictures: Sequence[Picture]) -> dict[str,
     }
 
 
-def _words(found: Comparison) -> str:
-    one, other, *more = found.sides
-    if more or one.point is None or other.point is None:
+def _words(comparison: Comparison) -> str:
+    first, other, *more = comparison.sides
+    if more or first.point is None or other.point is None:
         return ""
-    if one.value == other.value:
-        return f"“{one.name}” and “{other.name}” are level."
-    less, greater = ("farther left", "farther right") if found.axis == 0 else ("lower", "higher")
-    return f"“{one.name}” is {less if one.value < other.value else greater} than “{other.name}”."
+    if first.value == other.value:
+        return f"“{first.name}” and “{other.name}” are level."
+    less, greater = ("farther left", "farther right") if comparison.axis == 0 else ("lower", "higher")
+    return f"“{first.name}” is {less if first.value < other.value else greater} than “{other.name}”."

@@ -54,14 +54,16 @@ def evidence_view(evidence: Evidence, pictures: Sequence[Picture]) -> dict[str, 
         return {"looks": (), "bars": _bars(evidence, pictures), "scores": scale, "title": "", "rest": rest}
     looks = [_look(evidence, place, ref, pictures) for place, ref in enumerate(evidence.images)]
     label = _SCORES.get(evidence.kind, ("scores", ""))[0]
-    said = f"{label}: {_scores(evidence.kind, scores)}" if scores else ""
+    caption = f"{label}: {_scores(evidence.kind, scores)}" if scores else ""
     if evidence.kind == "detection" and not scores:
-        said = "nothing was found"
+        caption = "nothing was found"
     if evidence.kind == "corrected":
-        said = "yes" if scores == (1.0,) else "no"
+        caption = "yes" if scores == (1.0,) else "no"
     if evidence.choices:
-        said = ", ".join(f"{one} {chance(score)}" for one, score in zip(evidence.choices, scores, strict=False))
-    return {"looks": looks, "bars": (), "scores": said, "title": _raw(evidence.kind, scores), "rest": rest}
+        caption = ", ".join(
+            f"{choice} {chance(score)}" for choice, score in zip(evidence.choices, scores, strict=False)
+        )
+    return {"looks": looks, "bars": (), "scores": caption, "title": _raw(evidence.kind, scores), "rest": rest}
 
 
 def _cut_off(evidence: Evidence) -> tuple[Evidence, int]:
@@ -69,7 +71,7 @@ def _cut_off(evidence: Evidence) -> tuple[Evidence, int]:
     count = len(evidence.images)
     if count <= TILES:
         return evidence, 0
-    scores = [one if math.isfinite(one) else -math.inf for one in evidence.scores]
+    scores = [score if math.isfinite(score) else -math.inf for score in evidence.scores]
     order = sorted(range(count), key=lambda place: -scores[place] if len(scores) == count else 0)[:TILES]
     several = ("images", "captions", "relevance", "patches", "scores")
     whole = {name: values for name in several if len(values := getattr(evidence, name)) == count}
@@ -115,7 +117,7 @@ def _captions(
     """Returns the captions of one picture, each with the patches that its captioner saw."""
     captions = evidence.captions[place] if place < len(evidence.captions) else ()
     subsets = evidence.patches[place] if place < len(evidence.patches) else ()
-    found: list[tuple[str, PictureView | None]] = []
+    views: list[tuple[str, PictureView | None]] = []
     for index, text in enumerate(captions):
         subset = subsets[index] if index < min(len(subsets), MOST_CAPTIONS) else ()
         view = None
@@ -123,8 +125,8 @@ def _captions(
             name = picture_name(ref, pictures)
             drawn = data_uri(patch_view(picture_of(ref, pictures), subset, grid, PATCH_SIDE), quality=70)
             view = PictureView(drawn, f"The {len(subset)} of {math.prod(grid)} patches of {name} it was drawn from")
-        found.append((text, view))
-    return found
+        views.append((text, view))
+    return views
 
 
 def _bars(evidence: Evidence, pictures: Sequence[Picture]) -> list[dict[str, Any]]:
@@ -153,9 +155,9 @@ def _bars(evidence: Evidence, pictures: Sequence[Picture]) -> list[dict[str, Any
 def _scores(kind: str, scores: Sequence[float]) -> str:
     """Scores as visitors read them: a logit as the probability of a match."""
     if kind in ("gradcam", "itm"):
-        scores = [logistic(one) if math.isfinite(one) else one for one in scores]
+        scores = [logistic(score) if math.isfinite(score) else score for score in scores]
     if kind in ("itc", "ruled_out"):
-        return ", ".join(f"{100 * one:.1f}" for one in scores).replace("-", "−")
+        return ", ".join(f"{100 * score:.1f}" for score in scores).replace("-", "−")
     return ", ".join(map(chance if kind in _SCORES else number, scores))
 
 

@@ -143,5 +143,5 @@ def fitted(picture: Picture, size: int) -> PILImage.Image:
 def _palette() -> bytes:
     steps = np.linspace(0, 255, len(_HEAT))
     channels = np.array([ImageColor.getrgb(color) for color in _HEAT], dtype=np.float64).T
-    found = np.stack([np.interp(np.arange(256), steps, channel) for channel in channels], axis=-1)
-    return bytes(found.round().astype(np.uint8).tobytes())
+    table = np.stack([np.interp(np.arange(256), steps, channel) for channel in channels], axis=-1)
+    return bytes(table.round().astype(np.uint8).tobytes())

@@ -32,17 +32,17 @@ def blocks(calls: Sequence[Call]) -> list[Block]:
     places: dict[object, list[Call]] = {}
     for call in calls:
         places.setdefault((call.name, call.line), []).append(call)
-    found: list[Block] = []
+    blocks: list[Block] = []
     for group in places.values():
-        found += [tuple(group)] if len(group) > FOLD else [(call,) for call in group]
-    return sorted(found, key=lambda block: block[0].index)
+        blocks += [tuple(group)] if len(group) > FOLD else [(call,) for call in group]
+    return sorted(blocks, key=lambda block: block[0].index)
 
 
 def block_title(block: Block) -> str:
     """Returns how many calls they are and what they returned, such as ``200 calls of query: 171 no, 29 yes``."""
-    values = Counter("failed" if one.error else value_words(one.value, 24).strip("'") for one in block)
-    said = ", ".join(f"{count:,} {value or '(nothing)'}" for value, count in values.most_common(4))
-    return f"{len(block):,} calls of {block[0].name}: {said}{', ...' if len(values) > 4 else ''}"
+    values = Counter("failed" if call.error else value_words(call.value, 24).strip("'") for call in block)
+    summary = ", ".join(f"{count:,} {value or '(nothing)'}" for value, count in values.most_common(4))
+    return f"{len(block):,} calls of {block[0].name}: {summary}{', ...' if len(values) > 4 else ''}"
 
 
 def lean(answer: Answer) -> Answer:
@@ -50,7 +50,7 @@ def lean(answer: Answer) -> Answer:
     folded = {call.index for block in blocks(answer.trace.calls) if len(block) > 1 for call in block}
 
     def bare(call: Call) -> Call:
-        small = (replace(one, relevance=(), patches=(), prompt="", completion="") for one in call.evidence)
+        small = (replace(entry, relevance=(), patches=(), prompt="", completion="") for entry in call.evidence)
         return replace(call, evidence=tuple(small)) if call.index in folded else call
 
     return replace(answer, trace=replace(answer.trace, calls=tuple(map(bare, answer.trace.calls))))
@@ -69,19 +69,25 @@ def gallery_view(answer: Answer, pictures: Sequence[Picture], count: int, most: 
     """
     selection = next(iter(answer.selections), Selection("", ()))
     calls = answer.trace.calls
-    said = {ref.index for call in calls for one in call.evidence if one.kind == "corrected" for ref in one.images}
-    chances = {one.image.index: one.chance for one in (*selection.picked, *selection.others)}
-    counting = {one.image.index for one in selection.picked} if chances else set(images_in(answer.value))
-    doubtful = {index for index, one in chances.items() if SURE > one > 1 - SURE} - said
-    first = [*(one.image.index for one in (*selection.picked, *selection.unsure)), *sorted(counting | said), *chances]
+    corrected = {
+        ref.index for call in calls for entry in call.evidence if entry.kind == "corrected" for ref in entry.images
+    }
+    chances = {pick.image.index: pick.chance for pick in (*selection.picked, *selection.others)}
+    counting = {pick.image.index for pick in selection.picked} if chances else set(images_in(answer.value))
+    doubtful = {index for index, chance in chances.items() if SURE > chance > 1 - SURE} - corrected
+    first = [
+        *(pick.image.index for pick in (*selection.picked, *selection.unsure)),
+        *sorted(counting | corrected),
+        *chances,
+    ]
 
     def tile(index: int) -> dict[str, Any]:
         picture, counts, unsure = picture_view(ImageRef(index), pictures, TILE), index in counting, index in doubtful
-        note = "corrected" if index in said else chance(chances[index]) if index in chances else ""
+        note = "corrected" if index in corrected else chance(chances[index]) if index in chances else ""
         words = "counts" if counts else "does not count" if chances and not unsure else ""
         label = ", ".join(filter(None, (picture.alt, words, "to check" if unsure else "", note)))
-        told = {"counts": counts, "unsure": unsure, "note": note, "label": label}
-        return {"number": index, "picture": picture} | told
+        gallery = {"counts": counts, "unsure": unsure, "note": note, "label": label}
+        return {"number": index, "picture": picture} | gallery
 
     order = [index for index in dict.fromkeys([*first, *range(1, count + 1)]) if 1 <= index <= count][:most]
     about = _about(selection, count, len(doubtful)) if answer.selections else (f"{count:,} pictures.",)
@@ -92,11 +98,11 @@ def _about(selection: Selection, count: int, doubtful: int) -> tuple[str, ...]:
     """Lines on a selection: how many count, how sure that is, and what was not looked at."""
     low, high = selection.low, selection.high
     sure = f", {low:,} to {high:,} in nine of ten cases" if low < high else ""
-    told = (
+    sentence = (
         (doubtful, "to check, marked with a question mark"),
         (selection.ruled_out, "ruled out without a close look"),
         (len(selection.unread), "could not be read"),
         (selection.left, "not reached in time"),
     )
-    more = ", ".join(f"{number:,} {words}" for number, words in told if number)
+    more = ", ".join(f"{number:,} {words}" for number, words in sentence if number)
     return f"{selection.count:,} of {count:,} pictures count{sure}.", *([f"Of them {more}."] if more else [])

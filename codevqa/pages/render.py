@@ -111,9 +111,9 @@ def evidence_html(evidence: Evidence, pictures: Sequence[Picture]) -> str:
     return _part("evidence", pictures, evidence)
 
 
-def demo_html(macro: str, *given: object) -> str:
+def demo_html(macro: str, *arguments: object) -> str:
     """Returns a macro of ``demo.html.j2``, filled in: what the demo shows around a question."""
-    return clean(getattr(_environment().get_template("demo.html.j2").module, macro)(*given))
+    return clean(getattr(_environment().get_template("demo.html.j2").module, macro)(*arguments))
 
 
 @cache
@@ -126,9 +126,9 @@ def styles() -> str:
     return _environment().get_template("styles.css.j2").render(gradient=heat_gradient())
 
 
-def _part(macro: str, pictures: Sequence[Picture], *given: object) -> str:
+def _part(macro: str, pictures: Sequence[Picture], *arguments: object) -> str:
     parts = _environment().get_template("macros.html.j2").make_module({"pictures": pictures})
-    return clean(f'<div class="cv-root">{getattr(parts, macro)(*given)}\n</div>')
+    return clean(f'<div class="cv-root">{getattr(parts, macro)(*arguments)}\n</div>')
 
 
 def _answer_page(
@@ -173,7 +173,7 @@ def _environment() -> Environment:
     environment.policies["json.dumps_kwargs"] = {"ensure_ascii": True, "allow_nan": False}
     views = (comparison_view, evidence_view, _state, _thumbs)
     words = (block_title, call_words, code_lines, model_name, named_words, seconds, value_words)
-    environment.globals |= {one.__name__.lstrip("_"): one for one in (*views, *words)}
+    environment.globals |= {function.__name__.lstrip("_"): function for function in (*views, *words)}
     return environment
 
 
@@ -209,8 +209,8 @@ def _facts(answer: Answer) -> list[tuple[str, str]]:
     if answer.program is not None:
         remembered = sum(call.remembered for call in calls)
         ahead = sum(call.ahead and not call.remembered and not call.error for call in calls)
-        said = ((f"{remembered:,} from memory", remembered), (f"{ahead:,} begun ahead", ahead))
-        facts.append(("calls", ", ".join([f"{len(calls):,}", *(words for words, count in said if count)])))
+        notes = ((f"{remembered:,} from memory", remembered), (f"{ahead:,} begun ahead", ahead))
+        facts.append(("calls", ", ".join([f"{len(calls):,}", *(words for words, count in notes if count)])))
     if answer.confidence is not None:
         facts.append(("confidence", f"{100 * answer.confidence:.0f} %"))
     if answer.tokens:
@@ -232,7 +232,7 @@ def _spans(answer: Answer, pictures: Sequence[Picture]) -> list[dict[str, Any]]:
         if len(block) == 1:
             label = call_words(call.name, call.arguments, 60)
             label += f" → {named_words(call.value, pictures, 60)}" if any(images_in(call.value)) else ""
-        parts.append((call.index, label, sum(one.seconds for one in block)))
+        parts.append((call.index, label, sum(member.seconds for member in block)))
     return [
         {"number": number, "width": round(100 * took / whole, 3), "label": label, "time": seconds(took)}
         for number, label, took in parts

@@ -50,7 +50,7 @@ def images_in(value: Plain) -> Iterator[int]:
 def images_of(answer: Answer) -> Iterator[int]:
     """Yields the number of every picture that an answer speaks of."""
     calls = answer.trace.calls
-    for evidence in (*answer.trace.baseline, *(one for call in calls for one in call.evidence)):
+    for evidence in (*answer.trace.baseline, *(entry for call in calls for entry in call.evidence)):
         yield from images_in(evidence.images)
     for call in calls:
         yield from images_in([call.value, call.arguments])
@@ -82,8 +82,8 @@ def agreement(answer: Answer, without: Answer) -> Literal["agrees", "disagrees",
     """
     if answer.error or answer.fallback or answer.program is None or not answer.text:
         return ""
-    one, two = (" ".join(each.text.casefold().split()).rstrip(".") for each in (answer, without))
-    return "agrees" if one == two else "disagrees"
+    first, two = (" ".join(each.text.casefold().split()).rstrip(".") for each in (answer, without))
+    return "agrees" if first == two else "disagrees"
 
 
 def _value(value: Plain) -> str:

@@ -31,7 +31,7 @@ from .vqa import OKVQA, VQAv2
 __all__ = ["LOADERS", "Split", "open_dataset"]
 
 LOADERS: Mapping[str, type[Loader]] = {
-    one.name: one for one in (GQA, COVR, NLVR2, NLVR, VQAv2, OKVQA, Collections, VisualHaystacks)
+    loader.name: loader for loader in (GQA, COVR, NLVR2, NLVR, VQAv2, OKVQA, Collections, VisualHaystacks)
 }
 
 

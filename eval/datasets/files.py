@@ -72,7 +72,10 @@ class Folder:
         except UnicodeEncodeError:
             raise SetupError(f"The name of {str(root)!a} is not UTF-8.", hint="Rename the folder.") from None
         wanted = {plain(name) for name in names}
-        self.roots = (root, *sorted(one for one in root.iterdir() if plain(one.name) in wanted and one.is_dir()))
+        self.roots = (
+            root,
+            *sorted(folder for folder in root.iterdir() if plain(folder.name) in wanted and folder.is_dir()),
+        )
         self.damaged: list[Path] = []
         """Archives that could not be read."""
 
@@ -83,9 +86,9 @@ class Folder:
                 if (root / relative).is_file():
                     return Located(root / relative)
         for relative in relatives:  # in whatever folder of an archive
-            for one in self._packed.get(relative.rpartition("/")[2], ()):
-                if one.member == relative or one.member.endswith(f"/{relative}"):
-                    return one
+            for archive_file in self._packed.get(relative.rpartition("/")[2], ()):
+                if archive_file.member == relative or archive_file.member.endswith(f"/{relative}"):
+                    return archive_file
         return None
 
     def picture(self, places: Sequence[str], *names: str) -> PictureFile:
@@ -93,8 +96,8 @@ class Folder:
 
         Where none is, the first name in the first place is returned, whose loading says that it is missing.
         """
-        found = self.find(*(f"{place}/{name}".lstrip("/") for place in places for name in names))
-        return PictureFile(found.path, found.member) if found else PictureFile(self.root / places[0] / names[0])
+        file = self.find(*(f"{place}/{name}".lstrip("/") for place in places for name in names))
+        return PictureFile(file.path, file.member) if file else PictureFile(self.root / places[0] / names[0])
 
     def lacks(self, what: str, names: Iterable[str], hint: str) -> SetupError:
         """Returns the error for files that are not there; it says what was looked for."""
@@ -106,15 +109,15 @@ class Folder:
     @cached_property
     def _packed(self) -> dict[str, list[Located]]:
         """What the archives hold, by file name."""
-        found: dict[str, list[Located]] = defaultdict(list)
+        by_name: dict[str, list[Located]] = defaultdict(list)
         for path in sorted({path for root in self.roots for depth in DEPTH for path in root.glob(depth)}):
             try:
                 for name in archive(str(path)).namelist():
                     if not name.endswith("/") and not name.startswith("__MACOSX/"):
-                        found[name.rpartition("/")[2]].append(Located(path, name))
+                        by_name[name.rpartition("/")[2]].append(Located(path, name))
             except (OSError, zipfile.BadZipFile):
                 self.damaged.append(path)
-        return found
+        return by_name
 
 
 def plain(name: str) -> str:

@@ -108,11 +108,11 @@ def choices(root: Path, split: str) -> Iterator[tuple[str, JsonRecord]]:
     folder = Folder(root, *GQA.folders, title=GQA.title)
     tier = split.removesuffix("_balanced").removesuffix("_all")
     single = [f"{base}{tier}_choices.json" for base in ("eval/", "")]
-    found = folder.find(*single)
-    if found is None:
+    file = folder.find(*single)
+    if file is None:
         hint = "Get https://nlp.stanford.edu/data/gqa/eval.zip into that folder; it has choices for val only."
         raise folder.lacks("choices", single, hint)
-    yield from stream_records(found, keyed=True)
+    yield from stream_records(file, keyed=True)
 
 
 def groups(row: Mapping[str, Any]) -> dict[str, str]:
@@ -121,23 +121,23 @@ def groups(row: Mapping[str, Any]) -> dict[str, str]:
     Keys: ``structural``, ``semantic``, ``detailed``, ``open`` ("open" or "binary"), ``words``, ``steps``, and
     ``spatial``, ``spatial_final``, ``and``, ``or`` with "yes" or "no". A type that is not given is "other".
     """
-    found: dict[str, str] = {}
+    attributes: dict[str, str] = {}
     types = row.get("types")
     if types:
         for name in ("structural", "semantic", "detailed"):
-            found[name] = str(types.get(name) or "other")
-        found["open"] = "open" if found["structural"] == "query" else "binary"
-        found["words"] = str(len(str(row["question"]).split()))
+            attributes[name] = str(types.get(name) or "other")
+        attributes["open"] = "open" if attributes["structural"] == "query" else "binary"
+        attributes["words"] = str(len(str(row["question"]).split()))
     program = row.get("semantic")
     if program:
         last = str(program[-1]["operation"])
-        found["steps"] = str(steps(program))
-        relational = [one for one in map(_spatial, program) if one is not None]
-        found["spatial"] = _yes(any(relational))
-        found["spatial_final"] = _yes(relational[-1:] == [True])
-        found["and"] = _yes(last == "and")
-        found["or"] = _yes(last == "or")
-    return found
+        attributes["steps"] = str(steps(program))
+        relational = [relation for relation in map(_spatial, program) if relation is not None]
+        attributes["spatial"] = _yes(any(relational))
+        attributes["spatial_final"] = _yes(relational[-1:] == [True])
+        attributes["and"] = _yes(last == "and")
+        attributes["or"] = _yes(last == "or")
+    return attributes
 
 
 def steps(program: Sequence[Mapping[str, Any]]) -> int:

@@ -162,10 +162,10 @@ def _indexed(address: str) -> Path:
     from huggingface_hub import HfApi, cached_assets_path
     from huggingface_hub.errors import HfHubHTTPError, HFValidationError
 
-    found = _ADDRESS.fullmatch(address)
-    if found is None:
+    match = _ADDRESS.fullmatch(address)
+    if match is None:
         raise InputError(f"{address!r} is no address on the hub.", hint="Give hf://OWNER/NAME or .../NAME@REVISION.")
-    name, revision = found[1], found[2] or "main"
+    name, revision = match[1], match[2] or "main"
     place = cached_assets_path("codevqa", namespace="datasets", subfolder=name)
     index = place / (re.sub(r"[^\w.-]", "--", revision) + ".json")
     try:
@@ -182,10 +182,10 @@ def _indexed(address: str) -> Path:
             return index
         hint = "Connect once; what was read then can be read without the network."
         raise SetupError(f"{name} is not on this machine: {first_line(error)}.", hint=hint) from None
-    tables = (one for one in about.siblings or () if one.rfilename.endswith(".parquet"))
-    files = {one.rfilename: one.lfs.sha256 if one.lfs else "" for one in tables}
-    told = {"repository": name, "commit": about.sha or revision, "files": files}
-    _write(index, json.dumps(told, indent=1).encode())
+    tables = (file for file in about.siblings or () if file.rfilename.endswith(".parquet"))
+    files = {table.rfilename: table.lfs.sha256 if table.lfs else "" for table in tables}
+    provenance = {"repository": name, "commit": about.sha or revision, "files": files}
+    _write(index, json.dumps(provenance, indent=1).encode())
     return index
 
 

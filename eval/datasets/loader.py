@@ -72,7 +72,9 @@ def sample(split: Split, count: int, seed: int) -> Split:
         raise InputError(f"No whole group fits into {count:,} questions.", hint="Give a larger --sample.")
     groups = f" in {len(chosen):,} whole groups" if max(sizes.values()) > 1 else ""
     part = f"a random sample of {drawn:,} of {total:,} questions{groups}, seed {seed}"
-    return replace(split, start=lambda: (one for one in split if _unit(one) in chosen), part=(*split.part, part))
+    return replace(
+        split, start=lambda: (example for example in split if _unit(example) in chosen), part=(*split.part, part)
+    )
 
 
 def _unit(example: Example) -> str:
@@ -184,12 +186,12 @@ class Loader(ABC):
         """
         for count, (key, row) in enumerate(rows, 1):
             try:
-                found = list(self.examples(key, row, picture))
+                new_examples = list(self.examples(key, row, picture))
             except (AttributeError, KeyError, TypeError, ValueError) as error:
                 why = f"it has no {error}" if isinstance(error, KeyError) else str(error)
                 message = f"Record {count} of {source} is not one of {self.title}: {why}."
                 raise InputError(message, hint="Check that it is the right file.") from None
-            yield from found
+            yield from new_examples
 
     def need(self, folder: Folder, *names: str) -> Located:
         """Returns the first of some files that is there.
@@ -198,9 +200,9 @@ class Loader(ABC):
             SetupError: there is none; the message says what was looked for, and names the official splits where the
                 one asked for is not among them.
         """
-        found = folder.find(*names)
-        if found is not None:
-            return found
+        file = folder.find(*names)
+        if file is not None:
+            return file
         hint = self.questions
         if self.split not in self.splits:
             hint = f"{self.split!r} is none of the splits {', '.join(self.splits)}. {hint}"
@@ -228,7 +230,7 @@ def truth(label: Any) -> tuple[str, ...]:
     """
     if label is None:
         return ()
-    found = {"true": "yes", "false": "no"}.get(str(label).strip().lower())
-    if found is None:
+    answer = {"true": "yes", "false": "no"}.get(str(label).strip().lower())
+    if answer is None:
         raise ValueError(f"the label {label!r} is neither True nor False")
-    return (found,)
+    return (answer,)

@@ -82,11 +82,11 @@ class NLVR(Loader):
         folders = HIDDEN if row.get("directory") is None else (row["directory"],)
         for number in range(self.permutations):
             name = f"{self.split}-{identifier}-{number}.png"
-            found = picture(*(f"{folder}/{name}" for folder in folders), name)
+            image = picture(*(f"{folder}/{name}" for folder in folders), name)
             yield Example(
                 id=name,
                 question=str(row["sentence"]),
-                images=tuple(replace(found, crop=box) for box in BOXES),
+                images=tuple(replace(image, crop=box) for box in BOXES),
                 form="set",
                 gold=truth(row.get("label")),
                 cluster=first,

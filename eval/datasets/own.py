@@ -71,7 +71,7 @@ def _pictures(folder: Path, word: str) -> tuple[PictureFile, ...]:
     path = folder / word
     if not os.path.isdir(path):  # noqa: PTH112 - any name may come
         return (PictureFile(path),)
-    return tuple(PictureFile(one.path, one.member) for one in Collection(path).open())
+    return tuple(PictureFile(picture.path, picture.member) for picture in Collection(path).open())
 
 
 def _examples(
@@ -101,26 +101,28 @@ def _examples(
             images=images,
             form="image" if len(images) == 1 else "set",
             gold=_gold(row, where),
-            groups={one: value for one, value in values.items() if groups is None or one in groups},
+            groups={column: value for column, value in values.items() if groups is None or column in groups},
             cluster=" ".join(sorted(words)),
         )
 
 
 def _gold(row: Mapping[str, Any], where: str) -> tuple[str, ...]:
-    given = row.get("answer")
+    answer = row.get("answer")
     try:
-        found = tuple(map(answer_text, given if isinstance(given, list) else [given]))
+        gold = tuple(map(answer_text, answer if isinstance(answer, list) else [answer]))
     except TypeError:
-        found = ()
-    if not found or not all(map(str.strip, found)):
+        gold = ()
+    if not gold or not all(map(str.strip, gold)):
         raise InputError(f"{where} has no answer.", hint=_HINT)
-    return found
+    return gold
 
 
 def _short(row: Mapping[str, Any]) -> dict[str, str]:
     """Returns the values of a line that can name a group."""
-    found = {name: value for name, value in row.items() if name not in FIELDS and isinstance(value, str | int | float)}
-    return {name: text for name, value in found.items() if 0 < len(text := answer_text(value).strip()) <= SHORT}
+    groups_ = {
+        name: value for name, value in row.items() if name not in FIELDS and isinstance(value, str | int | float)
+    }
+    return {name: text for name, value in groups_.items() if 0 < len(text := answer_text(value).strip()) <= SHORT}
 
 
 def _rows(source: Located) -> Iterator[tuple[int, Any]]:

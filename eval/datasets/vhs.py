@@ -42,7 +42,7 @@ class VisualHaystacks(Loader):
     name = "vhs"
     title = "Visual Haystacks"
     prompts = "covr"
-    splits = tuple(dict.fromkeys(("single_needle_10", *(f"{one}_{size}" for one in FOLDERS for size in SIZES))))
+    splits = tuple(dict.fromkeys(("single_needle_10", *(f"{needles}_{size}" for needles in FOLDERS for size in SIZES))))
     folders = ("vhs", "VHs_qa", "visual_haystacks")
     places = ("",)
     questions = "Get the folders from https://huggingface.co/datasets/tsunghanwu/visual_haystacks."
@@ -51,12 +51,12 @@ class VisualHaystacks(Loader):
     def names(self) -> tuple[str, ...]:
         """Returns where it may be; a split that is not official is read by its own name."""
         needles, _, size = self.split.rpartition("_")
-        return (*(f"{one}/visual_haystack_{size}.json" for one in FOLDERS.get(needles, ())), f"{self.split}.json")
+        return (*(f"{folder}/visual_haystack_{size}.json" for folder in FOLDERS.get(needles, ())), f"{self.split}.json")
 
     def examples(self, key: str, row: JsonRecord, picture: Picture) -> Iterator[Example]:
         """Turns a record into an example."""
-        said = {one["from"]: str(one["value"]) for one in row["conversations"]}
-        question = said["human"].replace("<image>", "").strip()
+        texts = {turn["from"]: str(turn["value"]) for turn in row["conversations"]}
+        question = texts["human"].replace("<image>", "").strip()
         needles, hay = list(map(str, row["pos_image"])), list(map(str, row.get("neg_image") or ()))
         if not needles:
             raise ValueError("it has no pos_image")
@@ -67,7 +67,7 @@ class VisualHaystacks(Loader):
             question=question,
             images=tuple(picture(*_paths(name)) for name in names),
             form="set",
-            gold=truth(_ANSWERS[said["gpt"].strip(" .").lower()]) if "gpt" in said else (),
+            gold=truth(_ANSWERS[texts["gpt"].strip(" .").lower()]) if "gpt" in texts else (),
             groups={"images": str(len(names)), "needles": str(len(needles))},
             cluster=" ".join(sorted(needles)),
         )
@@ -77,4 +77,4 @@ def _paths(name: str) -> tuple[str, ...]:
     """Where a picture may be: as the file says, or in COCO's folders, with or without ``coco/`` before them."""
     folder, file = name.split("/")[-2:] if "/" in name else ("", name)
     folders = (folder,) if folder else ("val2017", "test2017")
-    return (name, *(f"{before}{one}/{file}" for one in folders for before in ("", "coco/")), file)
+    return (name, *(f"{before}{place}/{file}" for place in folders for before in ("", "coco/")), file)

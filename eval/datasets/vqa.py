@@ -79,25 +79,25 @@ class VQA(Loader):
     def read(self, sources: tuple[Located, ...], picture: Picture) -> Iterator[Example]:
         """Yields the questions with their annotations."""
         source, *others = sources
-        told = {
-            str(row.get("question_id")): row for one in others for _, row in stream_records(one, within="annotations")
+        annotations = {
+            str(row.get("question_id")): row for file in others for _, row in stream_records(file, within="annotations")
         }
         asked = stream_records(source, within=self.within)
-        rows = ((key, row | told.get(str(row.get("question_id")), {})) for key, row in asked)
+        rows = ((key, row | annotations.get(str(row.get("question_id")), {})) for key, row in asked)
         yield from self.made(source, rows, picture)
 
     def example(
         self, row: JsonRecord, picture: Picture, gold: tuple[str, ...], record: Mapping[str, Any] = {}
     ) -> Example:
         """Returns the example of a question with its answers."""
-        found = picture(*self._places(row))
-        official = COCO_NAME.fullmatch(found.name)
-        image = official[1] if official else row.get("image", found.name)
+        picture_file = picture(*self._places(row))
+        official = COCO_NAME.fullmatch(picture_file.name)
+        image = official[1] if official else row.get("image", picture_file.name)
         kinds = ("question_type", "answer_type")
         return Example(
             id=str(row["question_id"]),
             question=str(row["question"]),
-            images=(found,),
+            images=(picture_file,),
             form="image",
             gold=gold,
             groups={kind: str(row.get(kind) or "unknown") for kind in kinds} if gold else {},
@@ -141,10 +141,10 @@ class VQAv2(VQA):
 
     def examples(self, key: str, row: JsonRecord, picture: Picture) -> Iterator[Example]:
         """Turns a question into an example."""
-        given = _answers(row)
-        if given and "raw_answer" in given[0]:
+        answers = _answers(row)
+        if answers and "raw_answer" in answers[0]:
             raise ValueError("its answers are stemmed, as OK-VQA's are")
-        yield self.example(row, picture, tuple(answer_text(one["answer"]) for one in given))
+        yield self.example(row, picture, tuple(answer_text(answer["answer"]) for answer in answers))
 
 
 class OKVQA(VQA):
@@ -171,9 +171,11 @@ class OKVQA(VQA):
 
     def examples(self, key: str, row: JsonRecord, picture: Picture) -> Iterator[Example]:
         """Turns a question into an example."""
-        given = _answers(row)
-        gold = tuple(answer_text(one["raw_answer"] if "raw_answer" in one else one["answer"]) for one in given)
-        kept = [{name: one[name] for name in ("raw_answer", "answer") if name in one} for one in given]
+        answers = _answers(row)
+        gold = tuple(
+            answer_text(answer["raw_answer"] if "raw_answer" in answer else answer["answer"]) for answer in answers
+        )
+        kept = [{name: answer[name] for name in ("raw_answer", "answer") if name in answer} for answer in answers]
         yield self.example(row, picture, gold, {"answers": kept} if kept else {})
 
 
@@ -183,10 +185,10 @@ def _answers(row: JsonRecord) -> list[dict[str, Any]]:
     Raises:
         TypeError: they are something else.
     """
-    given = row.get("answers")
-    if given is None:
-        given = row.get("answer")
-    if given is None:
+    answers = row.get("answers")
+    if answers is None:
+        answers = row.get("answer")
+    if answers is None:
         return []
-    listed = given if isinstance(given, list) else [given]
-    return [one if isinstance(one, dict) else {"answer": answer_text(one)} for one in listed]
+    listed = answers if isinstance(answers, list) else [answers]
+    return [answer if isinstance(answer, dict) else {"answer": answer_text(answer)} for answer in listed]

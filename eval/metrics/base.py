@@ -44,7 +44,7 @@ class Metric(ABC):
         """Returns the figures named in ``reasons``, of examples with their predictions."""
         return {}
 
-    def selected(self, found: Iterable[tuple[Example, Sequence[int]]]) -> dict[str, Figure]:
+    def selected(self, selections: Iterable[tuple[Example, Sequence[int]]]) -> dict[str, Figure]:
         """Returns further figures named in ``reasons``, of examples with the numbers of the pictures that answers
         count or name."""
         return {}
@@ -58,5 +58,5 @@ class ExactMatch(Metric):
 
     def agreement(self, example: Example, prediction: str) -> float:
         """Returns 0 or 1."""
-        found = self.prediction(prediction)
-        return float(any(found == self.gold(answer) for answer in example.gold))
+        text = self.prediction(prediction)
+        return float(any(text == self.gold(answer) for answer in example.gold))

@@ -65,15 +65,15 @@ class GQAMetric(ExactMatch):
         right: dict[str, bool] = {}
         hits: list[tuple[bool, str]] = []  # of balanced questions, each with its cluster
         entailed: list[tuple[list[str], str]] = []  # by a right answer, with its cluster
-        said: dict[str, tuple[str, bool, str]] = {}  # prediction, whether a common attribute is asked for, cluster
+        judged: dict[str, tuple[str, bool, str]] = {}  # prediction, whether a common attribute is asked for, cluster
         golds, finds = defaultdict[str, Counter[str]](Counter), defaultdict[str, Counter[str]](Counter)
         for example, prediction in answered:
             record, cluster = example.record, example.cluster or example.id
             balanced = bool(record.get("isBalanced", True))
-            found, score = self.prediction(prediction), self.score(example, prediction)
+            text, score = self.prediction(prediction), self.score(example, prediction)
             if balanced and self.choices:
                 common = "Common" in str((record.get("types") or {}).get("detailed", ""))
-                said[example.id] = found, common, cluster
+                judged[example.id] = text, common, cluster
             if score is None:
                 continue
             right[example.id] = score == 1
@@ -83,11 +83,11 @@ class GQAMetric(ExactMatch):
             group = (record.get("groups") or {}).get("global")
             if group is not None:
                 golds[group][self.gold(example.gold[0])] += 1
-                finds[group][found] += 1
+                finds[group][text] += 1
             others = [id for id in record.get("entailed") or () if id != example.id]
             if score and others:
                 entailed.append((others, cluster))
-        validity, plausibility = self._judged(said)
+        validity, plausibility = self._judged(judged)
         return {
             "balanced": mean_of(hits),
             "consistency": _consistency(right, entailed),
@@ -96,32 +96,32 @@ class GQAMetric(ExactMatch):
             "distribution": _chi_square(golds, finds),
         }
 
-    def _judged(self, said: Mapping[str, tuple[str, bool, str]]) -> tuple[Interval | None, Interval | None]:
+    def _judged(self, judged: Mapping[str, tuple[str, bool, str]]) -> tuple[Interval | None, Interval | None]:
         """Shares of answers that are valid, and that are plausible; None where any question has no choices."""
         valid: list[tuple[bool, str]] = []
         plausible: list[tuple[bool, str]] = []
-        for id, record in self.choices() if self.choices and said else ():
-            if id in said:
-                found, common, cluster = said[id]
-                valid.append((found in (_COMMON if common else record.get("valid", ())), cluster))
-                plausible.append((found in (_COMMON if common else record.get("plausible", ())), cluster))
-        return (mean_of(valid), mean_of(plausible)) if len(valid) == len(said) else (None, None)
+        for id, record in self.choices() if self.choices and judged else ():
+            if id in judged:
+                text, common, cluster = judged[id]
+                valid.append((text in (_COMMON if common else record.get("valid", ())), cluster))
+                plausible.append((text in (_COMMON if common else record.get("plausible", ())), cluster))
+        return (mean_of(valid), mean_of(plausible)) if len(valid) == len(judged) else (None, None)
 
 
 def _consistency(right: Mapping[str, bool], entailed: Sequence[tuple[list[str], str]]) -> Interval | None:
     """Mean, over balanced questions answered right that entail others, of the share of those answered right."""
-    if not all(one in right for others, _ in entailed for one in others):
+    if not all(other in right for others, _ in entailed for other in others):
         return None
-    return mean_of((sum(right[one] for one in others) / len(others), cluster) for others, cluster in entailed)
+    return mean_of((sum(right[other] for other in others) / len(others), cluster) for others, cluster in entailed)
 
 
-def _chi_square(gold: Mapping[str, Counter[str]], found: Mapping[str, Counter[str]]) -> float | None:
+def _chi_square(gold: Mapping[str, Counter[str]], predicted: Mapping[str, Counter[str]]) -> float | None:
     """Chi-square distance of predicted from gold answers, averaged over groups by their size, over 100."""
     total = sum(answers.total() for answers in gold.values())
     if not total:
         return None
     score = 0.0
     for group, answers in gold.items():
-        distance = sum((found[group][answer] - count) ** 2 / count for answer, count in answers.items())
+        distance = sum((predicted[group][answer] - count) ** 2 / count for answer, count in answers.items())
         score += distance * answers.total()
     return score / total / 100

@@ -101,27 +101,29 @@ def same_answer(gold: str, prediction: str) -> bool:
 def _readings(text: str) -> frozenset[str]:
     """Returns what a text reads as, with hyphens as spaces and as nothing."""
     plain = _plain(text)
-    found = {" ".join(_words(plain, hyphen)) for hyphen in (" ", "")}
-    return frozenset({"true": "yes", "false": "no", "none": "0"}.get(one, one) or f"mark {plain}" for one in found)
+    spellings = {" ".join(_words(plain, hyphen)) for hyphen in (" ", "")}
+    return frozenset(
+        {"true": "yes", "false": "no", "none": "0"}.get(spelling, spelling) or f"mark {plain}" for spelling in spellings
+    )
 
 
 def _plain(text: str) -> str:
     """Returns a text without what nobody sees: forms of a character, case, kinds of quotes and dashes."""
     # Unicode would make 102 of "10²", and 11/2 of "1½".
-    kept = _RAISED.sub(lambda found: f"^{unicodedata.normalize('NFKC', found[0])}", text)
+    kept = _RAISED.sub(lambda match: f"^{unicodedata.normalize('NFKC', match[0])}", text)
     kept = "".join(
-        f" {whole}" if "\u2044" in (whole := unicodedata.normalize("NFKC", one)) and one != "\u2044" else one
-        for one in kept
+        f" {whole}" if "\u2044" in (whole := unicodedata.normalize("NFKC", letter)) and letter != "\u2044" else letter
+        for letter in kept
     )
-    alike = "".join(_DRAWN_ALIKE.get(one, one) for one in kept)
+    alike = "".join(_DRAWN_ALIKE.get(letter, letter) for letter in kept)
     folded = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", alike).casefold()).replace("i\u0307", "i")
-    seen = "".join(one for one in folded if unicodedata.category(one) not in ("Cf", "Cc") or one.isspace())
+    seen = "".join(letter for letter in folded if unicodedata.category(letter) not in ("Cf", "Cc") or letter.isspace())
     return " ".join(seen.replace("\u2044", "/").replace("\ufe0f", "").split())
 
 
 def _words(plain: str, hyphen: str) -> Iterator[str]:
     """Yields the words of a plain text that count, with numbers as their values."""
-    text = _INITIALS.sub(lambda found: found[0].replace(".", ""), plain)
+    text = _INITIALS.sub(lambda match: match[0].replace(".", ""), plain)
     text = re.sub(r" ?/ ?", "/", _DECADE.sub("", text)).replace("&", " & ")
     text = re.sub(r"\bper cent\b", "percent", _unquoted(text))
     tokens = _counted([token for chunk in _PARTED.sub(", ", text).split() for token in _tokens(chunk, hyphen)])
@@ -164,7 +166,7 @@ def _tokens(chunk: str, hyphen: str) -> Iterator[_Token]:
     if not bare:
         return
     *first, last = list(_pieces(bare, hyphen))
-    yield from ((one, False) for one in first)
+    yield from ((token, False) for token in first)
     yield last, ends
 
 
@@ -173,8 +175,8 @@ def _pieces(bare: str, hyphen: str) -> list[Decimal | str]:
         return ["-"]
     if (time := _TIME.fullmatch(bare)) is not None:
         return [time[1], *([time[2]] if time[2] else [])]
-    if (found := _NUMBER.fullmatch(bare)) is not None:
-        return _number(found)
+    if (match := _NUMBER.fullmatch(bare)) is not None:
+        return _number(match)
     parts = bare.split("-")
     if len(parts) > 1 and all(parts):
         numbers = [_NUMBER.fullmatch(part) is not None or part in _SMALL for part in parts]
@@ -197,29 +199,29 @@ def _composed(first: str, second: str) -> bool:
     return (first in _SMALL and second in _SCALES) or (first in _SCALES and (second in _SMALL or second in _SCALES))
 
 
-def _number(found: re.Match[str]) -> list[Decimal | str]:
-    digits, after = found["value"].replace(",", ""), found["after"]
+def _number(match: re.Match[str]) -> list[Decimal | str]:
+    digits, after = match["value"].replace(",", ""), match["after"]
     whole = digits.split(".")[0]
     if (len(whole) > 1 and whole[0] == "0") or len(digits) > _DIGITS:  # a code, not a quantity
-        return [found[0]]
+        return [match[0]]
     value = Decimal(digits)
-    if "-" in (found["sign"], found["inner"]):
+    if "-" in (match["sign"], match["inner"]):
         value = -value
     if after in ("st", "nd", "rd", "th") and "." not in digits:
         return [f"{value}th"]
-    return [value, *(_SAME.get(one, one) for one in (found["before"], after) if one)]
+    return [value, *(_SAME.get(part, part) for part in (match["before"], after) if part)]
 
 
 def _counted(tokens: Sequence[_Token]) -> list[_Token]:
     """Returns tokens with numbers in words, signs in words and currencies before their numbers as digits have them."""
-    found: list[_Token] = []
+    parsed: list[_Token] = []
     place = 0
     while place < len(tokens):
         token, ends = tokens[place]
-        before = found[-1][0] if found else None
+        before = parsed[-1][0] if parsed else None
         value, used = _in_words(tokens[place:])
         if used:
-            found.append((value, tokens[place + used - 1][1]))
+            parsed.append((value, tokens[place + used - 1][1]))
             place += used
             continue
         after = _in_words(tokens[place + 1 :])[0] if place + 1 < len(tokens) and not ends else None
@@ -227,20 +229,20 @@ def _counted(tokens: Sequence[_Token]) -> list[_Token]:
             used = _in_words(tokens[place + 1 :])[1]
             last = tokens[place + used][1]
             if token in ("minus", "negative") or (token == "-" and not isinstance(before, Decimal)):
-                found.append((-after, last))
+                parsed.append((-after, last))
                 place += 1 + used
                 continue
             if isinstance(token, str) and token in _CURRENCY:
-                found += [(after, False), (token, last)]
+                parsed += [(after, False), (token, last)]
                 place += 1 + used
                 continue
             if token == "version":  # 1.10 comes after 1.9 there
-                found.append((f"version {after}", last))
+                parsed.append((f"version {after}", last))
                 place += 1 + used
                 continue
-        found.append((token, ends))
+        parsed.append((token, ends))
         place += 1
-    return found
+    return parsed
 
 
 def _in_words(tokens: Sequence[_Token]) -> tuple[Decimal | str, int]:

@@ -111,15 +111,15 @@ class SceneGraphs(dict[str, SceneGraph]):
             InputError: it is not a scene graph.
         """
         try:
-            objects = [_object(one) for one in record["objects"].values()]
+            objects = [_object(record_) for record_ in record["objects"].values()]
             graph = SceneGraph(int(record["width"]), int(record["height"]), objects)
             if graph.width < 1 or graph.height < 1:
                 raise ValueError("a size")
         except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
             raise InputError(f"The scene graph of image {key} lacks something: {error!r}.") from None
-        for one in graph.objects:
-            self.names.add(one.name)
-            self.attributes |= one.attributes
+        for object_ in graph.objects:
+            self.names.add(object_.name)
+            self.attributes |= object_.attributes
         if keep:
             self[key] = graph
 
@@ -143,7 +143,7 @@ def _object(record: Mapping[str, Any]) -> SceneObject:
     return SceneObject(
         singular(str(record["name"]).lower()),
         (left, top, left + float(record["w"]), top + float(record["h"])),
-        frozenset(canonical(str(one).lower()) for one in record.get("attributes", ())),
+        frozenset(canonical(str(attribute).lower()) for attribute in record.get("attributes", ())),
     )
 
 
@@ -173,10 +173,10 @@ def load_scene_graphs(file: Located, wanted: Collection[str] | None = None) -> S
         InputError: the file is not what it should be.
         SetupError: it cannot be opened.
     """
-    found = SceneGraphs()
+    graphs = SceneGraphs()
     for key, record in stream_records(file, keyed=True):
-        found.add(key, record, keep=wanted is None or key in wanted)
-    return found
+        graphs.add(key, record, keep=wanted is None or key in wanted)
+    return graphs
 
 
 class Truth(NamedTuple):
@@ -198,7 +198,7 @@ class SceneJudge(NamedTuple):
         text = " ".join(text.lower().strip().rstrip("?. ").split())
         text = re.sub(rf",? (?:here|visible|shown|(?:in|on) {_PICTURE})$", "", text)
         for pattern, judge in _QUESTIONS:
-            if (found := re.fullmatch(pattern, text)) and (truth := judge(self, **found.groupdict())):
+            if (match := re.fullmatch(pattern, text)) and (truth := judge(self, **match.groupdict())):
                 return truth
         return None
 
@@ -210,7 +210,7 @@ class SceneJudge(NamedTuple):
         across, up = GRID / self.graph.width, GRID / self.graph.height
         grown = [
             (left * across - 1, right * across + 1, GRID - bottom * up - 1, GRID - top * up + 1)
-            for left, top, right, bottom in (one.box for one, fits in called if fits is not False)
+            for left, top, right, bottom in (object_.box for object_, fits in called if fits is not False)
         ]
 
         def holds(value: Any) -> bool:
@@ -228,19 +228,19 @@ class SceneJudge(NamedTuple):
 
     def _attribute(self, kind: str, what: str) -> Truth | None:
         options = FAMILIES["color" if kind == "color" else "size"]
-        shown = {one.attributes & options for one in self._named(what)}
+        shown = {object_.attributes & options for object_ in self._named(what)}
         if len(shown) != 1 or not (accepted := shown.pop()):
             return None  # they differ, or have none
 
         def holds(value: Any) -> bool:
-            said = {word for one in _words(value) if (word := canonical(one)) in options}
-            return bool(said) and said <= accepted
+            values = {word for word_ in _words(value) if (word := canonical(word_)) in options}
+            return bool(values) and values <= accepted
 
         return Truth(" or ".join(sorted(accepted)), holds)
 
     def _verify(self, rest: str) -> Truth | None:
         what, _, attribute = rest.rpartition(" ")
-        shown = {one.shows(canonical(attribute)) for one in self._named(what)}
+        shown = {object_.shows(canonical(attribute)) for object_ in self._named(what)}
         return _yes_no(shown.pop()) if len(shown) == 1 and self.words.knows(canonical(attribute)) else None
 
     # -- small parts --------------------------------------------------------------------------------------------------
@@ -248,17 +248,17 @@ class SceneJudge(NamedTuple):
     def _called(self, text: str, *, narrowly: bool = False) -> list[tuple[SceneObject, bool | None]]:
         """Objects that a phrase's noun names, each with whether it has the attributes; ``narrowly`` no broad noun."""
         noun, attributes = self.words.parse(text) or ("", frozenset())
-        found: list[tuple[SceneObject, bool | None]] = []
-        for one in self.graph.objects:
-            if one.name == noun and not (narrowly and noun in BROAD):
-                shown = [one.shows(attribute) for attribute in attributes]
-                found.append((one, False if False in shown else None if None in shown else True))
-        return found
+        matches: list[tuple[SceneObject, bool | None]] = []
+        for object_ in self.graph.objects:
+            if object_.name == noun and not (narrowly and noun in BROAD):
+                shown = [object_.shows(attribute) for attribute in attributes]
+                matches.append((object_, False if False in shown else None if None in shown else True))
+        return matches
 
     def _named(self, text: str) -> list[SceneObject]:
         """Objects that a phrase certainly describes; none where others might be meant."""
         called = self._called(text, narrowly=True)
-        return [] if None in [fits for _, fits in called] else [one for one, fits in called if fits]
+        return [] if None in [fits for _, fits in called] else [object_ for object_, fits in called if fits]
 
 
 _PICTURE = "(?:the|this) (?:image|picture|photo|photograph|scene)"
@@ -273,8 +273,8 @@ _QUESTIONS: tuple[tuple[str, Callable[..., Truth | None]], ...] = (
 
 
 def _yes_no(true: bool | None) -> Truth | None:
-    said = "yes" if true else "no"
-    return None if true is None else Truth(said, lambda value: _words(value)[:1] == [said])
+    answer = "yes" if true else "no"
+    return None if true is None else Truth(answer, lambda value: _words(value)[:1] == [answer])
 
 
 def _words(value: Any) -> list[str]:

@@ -20,13 +20,13 @@ from . import text
 from .base import ExactMatch, Figure, Readings
 
 
-def _plain(found: str) -> str:
-    return text.yes_no(found.strip().rstrip(".").lower())
+def _plain(prediction: str) -> str:
+    return text.yes_no(prediction.strip().rstrip(".").lower())
 
 
-def number_text(found: str) -> str:
+def number_text(prediction: str) -> str:
     """Returns an answer without case and full stop, True and False as yes and no, number words as digits."""
-    read = _plain(found)
+    read = _plain(prediction)
     return text.NUMBERS.get(read, read)
 
 
@@ -78,12 +78,12 @@ class CollectionMetric(ExactMatch):
 
     def corpus(self, answered: Iterable[tuple[Example, str]]) -> dict[str, Figure]:
         """Returns the mean absolute error of counts."""
-        errors = [error for example, said in answered if (error := count_error(example, said)) is not None]
+        errors = [error for example, number in answered if (error := count_error(example, number)) is not None]
         return {"count_error": fmean(errors) if errors else None}
 
-    def selected(self, found: Iterable[tuple[Example, Sequence[int]]]) -> dict[str, Figure]:
+    def selected(self, selections: Iterable[tuple[Example, Sequence[int]]]) -> dict[str, Figure]:
         """Returns the mean F1 of the pictures that answers name or count."""
-        scores = [(f1(example.record["pictures"], numbers), example.cluster) for example, numbers in found]
+        scores = [(f1(example.record["pictures"], numbers), example.cluster) for example, numbers in selections]
         return {"picture_f1": mean_of(scores)}
 
 
@@ -91,8 +91,8 @@ def count_error(example: Example, prediction: str) -> float | None:
     """Returns how far a prediction is from a count; one that is no number says 0. None where no count is asked."""
     if not example.gold or not example.gold[0].isdigit():
         return None
-    said = number_text(prediction)
-    return float(abs(int(example.gold[0]) - (int(said) if said.isdecimal() else 0)))
+    number = number_text(prediction)
+    return float(abs(int(example.gold[0]) - (int(number) if number.isdecimal() else 0)))
 
 
 def f1(gold: Collection[int], picked: Collection[int]) -> float:

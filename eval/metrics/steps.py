@@ -66,7 +66,7 @@ def judge_steps(graphs: SceneGraphs, example: Example, trace: Mapping[str, Any])
         example: what was asked.
         trace: what came of it.
     """
-    found = []
+    verdicts = []
     for index, call in enumerate((graphs and trace.get("calls")) or (), 1):
         name, arguments = call.get("name"), call.get("arguments") or {}
         if name in STEPS and not call.get("error"):
@@ -75,8 +75,8 @@ def judge_steps(graphs: SceneGraphs, example: Example, trace: Mapping[str, Any])
                 read, asked = (scene.question, "question") if name == "query" else (scene.position, "object")
                 truth = read(str(arguments.get(asked, "")))
             verdict = (truth.text, truth.holds(call.get("value"))) if truth else ("", None)
-            found.append(JudgedStep(index, name, *verdict))
-    return found
+            verdicts.append(JudgedStep(index, name, *verdict))
+    return verdicts
 
 
 def _scene(graphs: SceneGraphs, example: Example, reference: Any) -> SceneJudge | None:
@@ -121,5 +121,5 @@ def summarize_steps(graphs: SceneGraphs, answered: Iterable[tuple[Example, Row, 
             outcomes[f"{'right' if right else 'wrong'}, {'steps right' if all(known) else 'a step wrong'}"] += 1
             if right:
                 verdicts["wrong reason"].append((not all(known), cluster))
-    shares = {name: share for name, found in verdicts.items() if (share := mean_of(found))}
+    shares = {name: share for name, shares_of in verdicts.items() if (share := mean_of(shares_of))}
     return StepSummary(questions, failed, outcomes, {name: calls[name] for name in STEPS if calls[name]}, shares)

@@ -17,32 +17,32 @@ Reader: TypeAlias = Callable[[str, Sequence[str]], tuple[str, Sequence[str]]]
 """Takes a prediction and the accepted answers and returns both as they are compared."""
 
 
-def leave_one_out(found: str, golds: Sequence[str]) -> float:
+def leave_one_out(prediction: str, golds: Sequence[str]) -> float:
     """Returns the mean over accepted answers of min(1, matches among the others / 3): 3 of 10 agree is 0.9."""
-    same = sum(found == gold for gold in golds)
+    same = sum(prediction == gold for gold in golds)
     others = same * min(1.0, (same - 1) / 3) + (len(golds) - same) * min(1.0, same / 3)
     return others / len(golds)
 
 
-def _official(found: str, golds: Sequence[str]) -> tuple[str, Sequence[str]]:
-    found, golds = text.no_breaks(found), [text.no_breaks(gold) for gold in golds]
+def _official(prediction: str, golds: Sequence[str]) -> tuple[str, Sequence[str]]:
+    prediction, golds = text.no_breaks(prediction), [text.no_breaks(gold) for gold in golds]
     if len(set(golds)) == 1:
-        return found, golds  # the script leaves both sides alone when all annotators agree
-    return text.release(found), [text.release(gold) for gold in golds]
+        return prediction, golds  # the script leaves both sides alone when all annotators agree
+    return text.release(prediction), [text.release(gold) for gold in golds]
 
 
-def _lower(found: str, golds: Sequence[str]) -> tuple[str, Sequence[str]]:
-    return _official(found.lower(), [gold.lower() for gold in golds])
+def _lower(prediction: str, golds: Sequence[str]) -> tuple[str, Sequence[str]]:
+    return _official(prediction.lower(), [gold.lower() for gold in golds])
 
 
-def _lavis(found: str, golds: Sequence[str]) -> tuple[str, Sequence[str]]:
+def _lavis(prediction: str, golds: Sequence[str]) -> tuple[str, Sequence[str]]:
     if len(set(golds)) > 1:
         golds = [text.punctuation(gold) for gold in golds]
-    return text.release(found), golds
+    return text.release(prediction), golds
 
 
 def _both(rewrite: Callable[[str], str]) -> Reader:
-    return lambda found, golds: (rewrite(found), [rewrite(gold) for gold in golds])
+    return lambda prediction, golds: (rewrite(prediction), [rewrite(gold) for gold in golds])
 
 
 Variants: TypeAlias = Mapping[str, tuple[str, Reader]]
@@ -57,7 +57,10 @@ VQAV2_VARIANTS: Variants = {
 OKVQA_VARIANTS: Variants = {
     **VQAV2_VARIANTS,
     "lmms": ("VQA accuracy (lmms-eval, EvalAI)", _both(text.evalai)),
-    "stem": ("VQA accuracy (prediction and answers stemmed)", lambda found, golds: (text.release(found), golds)),
+    "stem": (
+        "VQA accuracy (prediction and answers stemmed)",
+        lambda prediction, golds: (text.release(prediction), golds),
+    ),
 }
 
 
@@ -82,11 +85,11 @@ class VQAMetric(Metric):
     def agreement(self, example: Example, prediction: str) -> float:
         """Returns 0 to 1, as :func:`leave_one_out`; of fewer than ten answers, 1 where one of them is said, else 0."""
         if self._stem is None:
-            found, golds = self._read(prediction, example.gold)
+            text, golds = self._read(prediction, example.gold)
         else:
-            found, golds = self._read(prediction, _stems(example) or [self._stem(gold) for gold in example.gold])
-            found = self._stem(found)
-        return leave_one_out(found, golds) if len(golds) >= self.answers else float(found in golds)
+            text, golds = self._read(prediction, _stems(example) or [self._stem(gold) for gold in example.gold])
+            text = self._stem(text)
+        return leave_one_out(text, golds) if len(golds) >= self.answers else float(text in golds)
 
 
 def _stems(example: Example) -> list[str]:

@@ -51,12 +51,12 @@ class Chart:
 
 def headline(run: RunFigures) -> Iterator[Chart]:
     """The accuracy of each method, and the differences."""
-    found = [
-        _share(METHOD_LABELS[method], method, one.accuracy)
-        for method, one in run.summary.methods.items()
-        if one.accuracy is not None
+    bars = [
+        _share(METHOD_LABELS[method], method, figures.accuracy)
+        for method, figures in run.summary.methods.items()
+        if figures.accuracy is not None
     ]
-    yield Chart("Accuracy", tuple(found), SHARE)
+    yield Chart("Accuracy", tuple(bars), SHARE)
     marks = []
     for pair, paired in run.summary.pairs.items():
         gain = paired.difference
@@ -69,12 +69,14 @@ def headline(run: RunFigures) -> Iterator[Chart]:
 
 def cost(summary: Summary) -> Chart:
     """Accuracy against seconds a question, where both are known."""
-    found = [
-        (name, one.accuracy, one.cost.seconds) for name, one in summary.methods.items() if one.accuracy and one.cost
+    points = [
+        (name, figures.accuracy, figures.cost.seconds)
+        for name, figures in summary.methods.items()
+        if figures.accuracy and figures.cost
     ]
-    most = ROOM * max((seconds for _, _, seconds in found), default=0.0)
+    most = ROOM * max((seconds for _, _, seconds in points), default=0.0)
     marks = []
-    for method, accuracy, seconds in found if most else ():
+    for method, accuracy, seconds in points if most else ():
         share = _share(METHOD_LABELS[method], method, accuracy)
         text = f"{share.text}: {seconds:.3f} s"
         marks.append(replace(share, at=100 * seconds / most, text=text, height=100 * accuracy.value))
@@ -84,12 +86,14 @@ def cost(summary: Summary) -> Chart:
 
 def latency(summary: Summary) -> Chart:
     """Seconds a question as a distribution, where they are known."""
-    found = {method: one.cost for method, one in summary.methods.items() if one.cost and one.cost.spread}
-    most = ROOM * max((one.spread[95] for one in found.values()), default=0.0)
+    costs = {
+        method: figures.cost for method, figures in summary.methods.items() if figures.cost and figures.cost.spread
+    }
+    most = ROOM * max((cost_.spread[95] for cost_ in costs.values()), default=0.0)
     marks = []
-    for method, one in found.items() if most else ():
-        low, first, middle, third, high = (100 * one.spread[mark] / most for mark in (5, 25, 50, 75, 95))
-        text = f"median {one.spread[50]:.3f} s, 95 % in {one.spread[95]:.3f} s, n {one.rows:,}"
+    for method, cost_ in costs.items() if most else ():
+        low, first, middle, third, high = (100 * cost_.spread[mark] / most for mark in (5, 25, 50, 75, 95))
+        text = f"median {cost_.spread[50]:.3f} s, 95 % in {cost_.spread[95]:.3f} s, n {cost_.rows:,}"
         marks.append(Mark(METHOD_LABELS[method], method, middle, (low, high), text, box=(first, third)))
     what = "dot: median, box: middle half, line: 5 % to 95 % of n questions"
     return Chart("Distribution of seconds a question", tuple(marks), _seconds(most), what)
@@ -111,7 +115,9 @@ def kinds(summary: Summary) -> Iterator[Chart]:
 
 def primitives(summary: Summary, steps: StepSummary | None) -> Iterator[Chart]:
     """How often answers were right whose program used each primitive, and each of its calls that can be judged."""
-    used = [_share(name, "codevqa", one.accuracy) for name, one in summary.primitives.items() if one.accuracy]
+    used = [
+        _share(name, "codevqa", figures.accuracy) for name, figures in summary.primitives.items() if figures.accuracy
+    ]
     yield Chart("Right answers of programs that used it", tuple(used), SHARE)
     if steps:
         judged = [_share(name, "codevqa", steps.shares[name]) for name in steps.calls if name in steps.shares]

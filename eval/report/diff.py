@@ -61,27 +61,27 @@ def compare_runs(first: Store, second: Store, *, method: Method = "codevqa") -> 
         )
     metric = metric_for(info.dataset, info.variant)  # for both
     differences = info.differences(other)
-    found = Difference(info.dataset, info.split, info.data_name, method, metric.name, differences)
+    difference = Difference(info.dataset, info.split, info.data_name, method, metric.name, differences)
     scores: list[tuple[float, float, str]] = []
     for example, before in first.pairs(method):
         after = second.row(example.id, method)
         if after is None:
             continue
-        found.questions += 1
-        found.changed_answers += before.prediction != after.prediction
-        found.changed_programs += _lines(before.program) != _lines(after.program)
-        one, two = (metric.score(example, row.prediction) for row in (before, after))
-        if one is not None and two is not None:
-            scores.append((one, two, example.cluster or example.id))
-    if not found.questions:
+        difference.questions += 1
+        difference.changed_answers += before.prediction != after.prediction
+        difference.changed_programs += _lines(before.program) != _lines(after.program)
+        score_before, two = (metric.score(example, row.prediction) for row in (before, after))
+        if score_before is not None and two is not None:
+            scores.append((score_before, two, example.cluster or example.id))
+    if not difference.questions:
         raise InputError(f"The runs share no question answered by {method}.", hint="Look at them with codevqa report.")
-    found.only_first = first.counts().get((method, 0), 0) - found.questions
-    found.only_second = second.counts().get((method, 0), 0) - found.questions
+    difference.only_first = first.counts().get((method, 0), 0) - difference.questions
+    difference.only_second = second.counts().get((method, 0), 0) - difference.questions
     if scores:
         ones, twos, clusters = zip(*scores, strict=True)
-        found.first, found.second = (mean(one, clusters=clusters) for one in (ones, twos))
-        found.paired = compare(twos, ones, clusters=clusters)
-    return found
+        difference.first, difference.second = (mean(values, clusters=clusters) for values in (ones, twos))
+        difference.paired = compare(twos, ones, clusters=clusters)
+    return difference
 
 
 def _lines(program: str | None) -> list[str]:
@@ -89,16 +89,17 @@ def _lines(program: str | None) -> list[str]:
     return [line.rstrip() for line in (program or "").splitlines() if line.strip()]
 
 
-def describe(found: Difference) -> Iterator[str]:
+def describe(difference: Difference) -> Iterator[str]:
     """Yields lines that say what differs, for a terminal."""
-    yield f"{found.data_name} {found.split}, {found.method}, {found.metric}: {found.questions:,} questions in both runs"
-    if found.only_first or found.only_second:
-        yield f"  only in the first: {found.only_first:,}; only in the second: {found.only_second:,}"
-    yield from (f"  {line}" for line in found.settings)
-    if paired := found.paired:
-        yield f"first      {percent(found.first)}"
-        yield f"second     {percent(found.second)}"
+    what = f"{difference.data_name} {difference.split}, {difference.method}, {difference.metric}"
+    yield f"{what}: {difference.questions:,} questions in both runs"
+    if difference.only_first or difference.only_second:
+        yield f"  only in the first: {difference.only_first:,}; only in the second: {difference.only_second:,}"
+    yield from (f"  {line}" for line in difference.settings)
+    if paired := difference.paired:
+        yield f"first      {percent(difference.first)}"
+        yield f"second     {percent(difference.second)}"
         few = f"; only {paired.difference.clusters} clusters" if paired.difference.few else ""
         yield f"difference {points(paired.difference)} points, p = {p_text(paired)}{few}"
         yield f"better {paired.better:,}, worse {paired.worse:,}"
-    yield f"answers changed: {found.changed_answers:,}; programs changed: {found.changed_programs:,}"
+    yield f"answers changed: {difference.changed_answers:,}; programs changed: {difference.changed_programs:,}"

@@ -70,26 +70,26 @@ def _chosen(run: RunFigures) -> list[Asked]:
     for example, rows in first_pairs(run.store):
         verdicts = tuple((run.metric.right(example, row.prediction), row.fallback) for row in rows.values())
         kind = verdicts, frozenset(str(call.get("name")) for call in next(iter(rows.values())).trace.get("calls", ()))
-        found = outcomes.setdefault(verdicts, {})
-        if kind not in kinds or len(found) < 2 * MOST:
-            found[kind in kinds, example.id] = example, rows
+        group = outcomes.setdefault(verdicts, {})
+        if kind not in kinds or len(group) < 2 * MOST:
+            group[kind in kinds, example.id] = example, rows
         kinds.add(kind)
     ordered = sorted(outcomes, key=lambda verdicts: (len(set(verdicts)) == 1, verdicts[0][0] is True))
     turns = ([outcomes[verdicts][key] for key in sorted(outcomes[verdicts])] for verdicts in ordered)
-    return [one for one in chain.from_iterable(zip_longest(*turns)) if one is not None]
+    return [kept for kept in chain.from_iterable(zip_longest(*turns)) if kept is not None]
 
 
 def _pictures(example: Example, here: Path | None) -> tuple[Picture, ...]:
     """Returns the pictures of an example, where they are now; none where one is gone: the page names them then."""
-    found = []
+    views = []
     for image in example.images:
         place = image
         if here is not None and not image.path.is_file():
             parts = image.path.parts  # the longest end of its path that is there
             ends = (here.joinpath(*parts[at:]) for at in range(1, len(parts)))
-            place = replace(image, path=next((one for one in ends if one.is_file()), image.path))
+            place = replace(image, path=next((end for end in ends if end.is_file()), image.path))
         try:
-            found.append(replace(place.load(), name=image.name))
+            views.append(replace(place.load(), name=image.name))
         except ImageError:
             return ()
-    return tuple(found)
+    return tuple(views)

@@ -76,8 +76,8 @@ def export(store: Store, format: str, out: Path | str, *, method: Method | None 
 
 
 def _jsonl(example: Example, row: Row, metric: Metric | None) -> str:
-    told = asdict(replace(row, trace={}))
-    del told["id"], told["trace"]
+    fields_ = asdict(replace(row, trace={}))
+    del fields_["id"], fields_["trace"]
     shown = {
         "question_id": example.id,
         "image_ids": [image.name for image in example.images],
@@ -87,7 +87,7 @@ def _jsonl(example: Example, row: Row, metric: Metric | None) -> str:
         "groups": dict(example.groups),
         "cluster": example.cluster,
     }
-    return json.dumps(shown | told, ensure_ascii=False)
+    return json.dumps(shown | fields_, ensure_ascii=False)
 
 
 def _vqa(example: Example, row: Row, metric: Metric | None) -> str:
@@ -102,8 +102,8 @@ _JUDGED = {"true": "True", "false": "False"}
 
 def _judgement(row: Row) -> str:
     """Returns true or false; what is no judgement stays as it is, and counts as wrong there."""
-    said = " ".join(row.prediction.replace(",", " ").split()).lower()
-    return {"yes": "true", "no": "false"}.get(said, said or "none")
+    text = " ".join(row.prediction.replace(",", " ").split()).lower()
+    return {"yes": "true", "no": "false"}.get(text, text or "none")
 
 
 FORMATS: Mapping[str, Callable[[Example, Row, Metric | None], str]] = {
@@ -113,6 +113,6 @@ FORMATS: Mapping[str, Callable[[Example, Row, Metric | None], str]] = {
     ),
     "vqa": _vqa,
     "nlvr": lambda example, row, _: f"{example.id},{_judgement(row)}",
-    "nlvr2": lambda example, row, _: f"{example.id},{_JUDGED.get(said := _judgement(row), said)}",
+    "nlvr2": lambda example, row, _: f"{example.id},{_JUDGED.get(judgement := _judgement(row), judgement)}",
 }
 """What writes an answer, by format."""

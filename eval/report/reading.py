@@ -44,10 +44,10 @@ def first_pairs(store: Store) -> Iterator[tuple[Example, dict[Method, Row]]]:
     rows = {method: store.rows(method) for method, repeat in store.counts() if repeat == 0}
     heads = {method: next(source, None) for method, source in rows.items()}
     for example in store.examples():  # in the order of the rows
-        found = {method: head for method, head in heads.items() if head is not None and head.id == example.id}
-        heads |= {method: next(rows[method], None) for method in found}
-        if found:
-            yield example, found
+        own_heads = {method: head for method, head in heads.items() if head is not None and head.id == example.id}
+        heads |= {method: next(rows[method], None) for method in own_heads}
+        if own_heads:
+            yield example, own_heads
 
 
 def answer_of(example: Example, row: Row, *, maps: bool = False) -> Answer:
@@ -61,24 +61,24 @@ def answer_of(example: Example, row: Row, *, maps: bool = False) -> Answer:
         maps: whether to read the heat maps, which takes most of the time.
     """
     trace = row.trace
-    told: dict[str, Any] = {"question": example.question, "answer": row.prediction, "program": row.program}
-    told |= {"error": row.error and {"type": row.error, "message": row.message}, "fallback": row.fallback}
-    told |= {"seconds": row.cost.seconds if row.cost else row.seconds, "tokens": row.tokens, "method": row.method}
-    told |= {"models": {}, "warnings": [], "cost": None, "value": None, "printed": "", "attempts": [], "calls": []}
-    told |= {"baseline": [], **trace, "written": None}
+    data: dict[str, Any] = {"question": example.question, "answer": row.prediction, "program": row.program}
+    data |= {"error": row.error and {"type": row.error, "message": row.message}, "fallback": row.fallback}
+    data |= {"seconds": row.cost.seconds if row.cost else row.seconds, "tokens": row.tokens, "method": row.method}
+    data |= {"models": {}, "warnings": [], "cost": None, "value": None, "printed": "", "attempts": [], "calls": []}
+    data |= {"baseline": [], **trace, "written": None}
     try:
         if row.program is not None:
-            told["written"] = (trace.get("written") or {}) | {"source": row.program, "question": example.question}
+            data["written"] = (trace.get("written") or {}) | {"source": row.program, "question": example.question}
         if not maps:
-            told["baseline"] = _without_maps(told["baseline"])
-            told["calls"] = [{**call, "evidence": _without_maps(call["evidence"])} for call in told["calls"]]
-        return Answer.from_dict(told)
+            data["baseline"] = _without_maps(data["baseline"])
+            data["calls"] = [{**call, "evidence": _without_maps(call["evidence"])} for call in data["calls"]]
+        return Answer.from_dict(data)
     except (InputError, KeyError, TypeError):
         return answer_of(example, replace(row, trace={}), maps=True)
 
 
 def _without_maps(evidence: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    return [{**one, "relevance": []} for one in evidence]
+    return [{**entry, "relevance": []} for entry in evidence]
 
 
 def metric_of(info: RunInfo, data: Path | None = None) -> Metric:

@@ -64,10 +64,10 @@ def write(runs: Sequence[Path], out: Path | None = None, *, data: Path | None = 
         folders = [store.folder.resolve() for store in stores]
         shared = os.path.commonpath([folder.parent for folder in folders])
         names = [folder.relative_to(shared).as_posix() for folder in folders]
-        found = [_figures(name, store, data) for name, store in zip(names, stores, strict=True)]
+        figures = [_figures(name, store, data) for name, store in zip(names, stores, strict=True)]
         page = (stores[0].folder if out is None else out) / "report.html"
-        shown = examples(found, data)
-        html = _html(found, shown, packed(found, shown))
+        shown = examples(figures, data)
+        html = _html(figures, shown, packed(figures, shown))
         try:
             page.parent.mkdir(parents=True, exist_ok=True)
             page.write_text(html, encoding="utf-8")
@@ -76,7 +76,7 @@ def write(runs: Sequence[Path], out: Path | None = None, *, data: Path | None = 
                 f"Cannot write {page}: {error.strerror or error}.",
                 hint="Write it elsewhere: codevqa report RUN --out DIR.",
             ) from None
-    return Written(page, tuple(found))
+    return Written(page, tuple(figures))
 
 
 def _html(runs: Sequence[RunFigures], shown: Sequence[Sequence[Shown]], data: str) -> str:
@@ -84,14 +84,14 @@ def _html(runs: Sequence[RunFigures], shown: Sequence[Sequence[Shown]], data: st
     from markupsafe import Markup
 
     environment = Environment(loader=FileSystemLoader(TEMPLATES), autoescape=True, undefined=StrictUndefined)
-    said = set[str]()
+    notes = set[str]()
     environment.filters |= {
         "percent": tables.percent,
         "calls": calls_text,
         "pace": pace_text,
         "json": json.dumps,
         "place": lambda at: f"{min(max(at, 0.0), 100.0):.2f}",
-        "once": lambda note: _once(note, said),
+        "once": lambda note: _once(note, notes),
     }
     script = (TEMPLATES / "report.js").read_text(encoding="utf-8")
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
@@ -106,7 +106,7 @@ def _html(runs: Sequence[RunFigures], shown: Sequence[Sequence[Shown]], data: st
         charts=charts,
         labels=tables.METHOD_LABELS,
         between=list(_between(runs)),
-        costed=[(run, *one) for run in runs for one in run.summary.methods.items() if one[1].cost],
+        costed=[(run, *method) for run in runs for method in run.summary.methods.items() if method[1].cost],
         examples=list(zip(runs, shown, strict=True)),
         data=data,
         version=__version__,
@@ -117,10 +117,10 @@ def _html(runs: Sequence[RunFigures], shown: Sequence[Sequence[Shown]], data: st
     return clean(page)
 
 
-def _once(note: str, said: set[str]) -> str:
+def _once(note: str, notes: set[str]) -> str:
     """Returns the sentences of a note that the page has not said yet."""
-    fresh = [one for one in re.split(r"(?<=\.) (?=[A-Z])", note) if one not in said]
-    said.update(fresh)
+    fresh = [sentence for sentence in re.split(r"(?<=\.) (?=[A-Z])", note) if sentence not in notes]
+    notes.update(fresh)
     return " ".join(fresh)
 
 
@@ -148,8 +148,8 @@ def _figures(name: str, store: Store, data: Path | None) -> RunFigures:
 
 def _graphs(store: Store, data: Path | None) -> SceneGraphs:
     """Returns the scene graphs of a run's pictures, as far as there are any."""
-    found = (find_scene_graphs(folder, store.info.split) for folder in folders_of(store.info, data))
-    file = next((one for one in found if one), None)
+    graph_files = (find_scene_graphs(folder, store.info.split) for folder in folders_of(store.info, data))
+    file = next((file_ for file_ in graph_files if file_), None)
     if file is None:
         return SceneGraphs()
-    return load_scene_graphs(file, {image_id(image.name) for one in store.examples() for image in one.images})
+    return load_scene_graphs(file, {image_id(image.name) for stored in store.examples() for image in stored.images})

@@ -38,21 +38,23 @@ def packed(runs: Sequence[RunFigures], examples: Sequence[Sequence[Shown]]) -> s
         runs: the runs.
         examples: those questions of each that the page shows in full.
     """
-    total = sum(len(one.store) for one in runs)
-    asked = ((place, one, *found) for place, one in enumerate(runs) for found in first_pairs(one.store))
+    total = sum(len(each.store) for each in runs)
+    asked = (
+        (place, each, *example_rows) for place, each in enumerate(runs) for example_rows in first_pairs(each.store)
+    )
     full = {
-        (place, one.example.id): f"example-{place}-{number}"
-        for place, found in enumerate(examples)
-        for number, one in enumerate(found)
+        (place, part.example.id): f"example-{place}-{number}"
+        for place, example_rows in enumerate(examples)
+        for number, part in enumerate(example_rows)
     }
-    methods = [method for method in METHODS if any(method in one.summary.methods for one in runs)]
+    methods = [method for method in METHODS if any(method in each.summary.methods for each in runs)]
     keys, lines, least = dict[str, None](), list[str](), max(1, -(-total // MOST))
     for place, run, example, rows in islice(asked, 0, None, least):
         keys |= dict.fromkeys(example.groups)
         steps = {method: judge_steps(run.graphs, example, row.trace) for method, row in rows.items()}
         ours = rows.get("codevqa")
         judged = [step for step in steps.get("codevqa", ()) if step.right is not None and ours and not ours.error]
-        told = ["\n".join(_told(answer_of(example, row), steps[method])) for method, row in rows.items()]
+        details = ["\n".join(_told(answer_of(example, row), steps[method])) for method, row in rows.items()]
         line = {
             "run": place,
             "id": example.id,
@@ -63,12 +65,12 @@ def packed(runs: Sequence[RunFigures], examples: Sequence[Sequence[Shown]]) -> s
             "groups": [example.groups.get(key) for key in keys],
             "pictures": ", ".join(image.name for image in example.images[:MOST_CALLS]),
             "full": full.get((place, example.id)),
-            "trace": "\n\n".join(told),
+            "trace": "\n\n".join(details),
         }
         lines.append(_json(line))
     head: dict[str, Any] = {
         "methods": [[method, METHOD_LABELS[method]] for method in methods],
-        "runs": [one.name for one in runs],
+        "runs": [each.name for each in runs],
         "keys": list(keys),
         "total": total,
     }
@@ -113,7 +115,7 @@ def _told(answer: Answer, steps: Iterable[JudgedStep]) -> Iterator[str]:
 
 def _read(evidence: Iterable[Evidence]) -> Iterator[str]:
     """Yields the captions that were read, as one line."""
-    if read := [text for one in evidence for captions in one.captions for text in captions]:
+    if read := [text for entry in evidence for captions in entry.captions for text in captions]:
         yield _cut(f"    read: {'; '.join(read)}", MAX_CALL)
 
 

@@ -56,8 +56,8 @@ def summarize(pairs: Iterable[tuple[Example, Mapping[Method, Row]]], metric: Met
             if row.unasked:
                 unasked.add(row.id)
                 reasons[str(row.error)] += 1
-            found = _kept(len(examples), example, row, metric)
-            kept.setdefault(method, {}).setdefault(row.repeat, {})[example.id] = found
+            kept_row = _kept(len(examples), example, row, metric)
+            kept.setdefault(method, {}).setdefault(row.repeat, {})[example.id] = kept_row
             if "outside" in row.trace:
                 outside.add(example.id)
             if row.repeat == 0 and metric.reasons:
@@ -73,21 +73,21 @@ def summarize(pairs: Iterable[tuple[Example, Mapping[Method, Row]]], metric: Met
     for method in METHODS:
         if 0 in kept.get(method, ()):
             slices.scores[method] = np.full(n, np.nan)
-            for one in kept[method][0].values():
-                slices.scores[method][one.place] = one.score
-    gains = {f"{one}-{two}": gain for one, two in PAIRS if (gain := slices.paired(one, two, range(n)))}
+            for kept_row in kept[method][0].values():
+                slices.scores[method][kept_row.place] = kept_row.score
+    gains = {f"{first}-{two}": gain for first, two in PAIRS if (gain := slices.paired(first, two, range(n)))}
     return Summary(
         metric=metric.name,
         examples=n,
         hidden=sum(not example.gold for example in examples),
         methods={
-            one: _method(
-                kept[one],
+            name: _method(
+                kept[name],
                 clusters,
                 metric,
-                metric.corpus(answered.get(one, ())) | metric.selected(picked.get(one, ())),
+                metric.corpus(answered.get(name, ())) | metric.selected(picked.get(name, ())),
             )
-            for one in slices.scores
+            for name in slices.scores
         },
         paired=gains.get("codevqa-pnpvqa"),
         pairs=gains,
@@ -140,12 +140,12 @@ def _calls(row: Row) -> list[Mapping[str, Any]]:
 
 def _primitives(kept: Sequence[_Kept], clusters: NDArray[np.int64]) -> dict[str, Used]:
     """Returns how programs used each primitive; an answer counts for all that its program called."""
-    found = {}
-    for name, count in sum((one.calls for one in kept), Counter[str]()).most_common():
-        using = [one for one in kept if name in one.calls]
-        accuracy = _known_mean([one.score for one in using], clusters[[one.place for one in using]])
-        found[name] = Used(count, len(using), accuracy)
-    return found
+    figures = {}
+    for name, count in sum((kept_row.calls for kept_row in kept), Counter[str]()).most_common():
+        using = [kept_row for kept_row in kept if name in kept_row.calls]
+        accuracy = _known_mean([kept_row.score for kept_row in using], clusters[[kept_row.place for kept_row in using]])
+        figures[name] = Used(count, len(using), accuracy)
+    return figures
 
 
 def _method(
@@ -155,22 +155,22 @@ def _method(
     corpus: dict[str, Figure],
 ) -> MethodSummary:
     kept = list(rows[0].values())
-    mine = clusters[[one.place for one in kept]]
-    own = [NOTHING if one.row.fallback or one.silent else one.score for one in kept]
+    mine = clusters[[kept_row.place for kept_row in kept]]
+    own = [NOTHING if kept_row.row.fallback or kept_row.silent else kept_row.score for kept_row in kept]
     return MethodSummary(
         rows=len(kept),
-        accuracy=_known_mean([one.score for one in kept], mine),
-        fallback=mean([one.row.fallback for one in kept], clusters=mine),
-        unanswered=sum(one.silent for one in kept),
+        accuracy=_known_mean([kept_row.score for kept_row in kept], mine),
+        fallback=mean([kept_row.row.fallback for kept_row in kept], clusters=mine),
+        unanswered=sum(kept_row.silent for kept_row in kept),
         own=_known_mean(own, mine),
-        plain=_known_mean([one.plain for one in kept], mine),
+        plain=_known_mean([kept_row.plain for kept_row in kept], mine),
         errors=_errors(kept),
-        tokens=fmean(one.row.tokens for one in kept),
+        tokens=fmean(kept_row.row.tokens for kept_row in kept),
         corpus=corpus,
         reasons={name: metric.reasons[name] for name, figure in corpus.items() if figure is None},
-        repeats=_repeats([one for _, one in sorted(rows.items())], clusters) if len(rows) > 1 else None,
-        selective=_selective([one for one in kept if not math.isnan(one.score)]),
-        cost=_cost([one.cost for one in kept if one.cost is not None]),
+        repeats=_repeats([repeat for _, repeat in sorted(rows.items())], clusters) if len(rows) > 1 else None,
+        selective=_selective([kept_row for kept_row in kept if not math.isnan(kept_row.score)]),
+        cost=_cost([kept_row.cost for kept_row in kept if kept_row.cost is not None]),
     )
 
 
@@ -209,8 +209,11 @@ def _is_plain_pass(row: Row, question: str) -> bool:
     asked = _calls(row)
     if not asked or {str(call.get("name")) for call in asked} - {"query", "visual_query"}:
         return False
-    told = [call.get("arguments") for call in asked]
-    return all(isinstance(one, Mapping) and _letters(str(one.get("question"))) == _letters(question) for one in told)
+    arguments = [call.get("arguments") for call in asked]
+    return all(
+        isinstance(argument, Mapping) and _letters(str(argument.get("question"))) == _letters(question)
+        for argument in arguments
+    )
 
 
 def _letters(text: str) -> str:
@@ -219,15 +222,19 @@ def _letters(text: str) -> str:
 
 def _errors(kept: Sequence[_Kept]) -> tuple[ErrorLine, ...]:
     by_type: dict[str, list[_Kept]] = {}
-    for one in kept:
-        if one.row.error is not None:
-            by_type.setdefault(one.row.error, []).append(one)
+    for kept_row in kept:
+        if kept_row.row.error is not None:
+            by_type.setdefault(kept_row.row.error, []).append(kept_row)
     lines = []
-    for type, found in sorted(by_type.items(), key=lambda item: (-len(item[1]), item[0])):
-        scored = [one.score for one in found if not math.isnan(one.score)]
-        fallbacks, first = sum(one.row.fallback for one in found), found[0].row
+    for type, rows_of_type in sorted(by_type.items(), key=lambda item: (-len(item[1]), item[0])):
+        scored = [kept_row.score for kept_row in rows_of_type if not math.isnan(kept_row.score)]
+        fallbacks, first = sum(kept_row.row.fallback for kept_row in rows_of_type), rows_of_type[0].row
         accuracy = fmean(scored) if scored else None
-        lines.append(ErrorLine(type, len(found), len(found) / len(kept), fallbacks, accuracy, first.id, first.message))
+        lines.append(
+            ErrorLine(
+                type, len(rows_of_type), len(rows_of_type) / len(kept), fallbacks, accuracy, first.id, first.message
+            )
+        )
     return tuple(lines)
 
 
@@ -247,38 +254,43 @@ def _cost(costs: Sequence[Cost]) -> MethodCost | None:
 def _confusion(kept: Iterable[_Kept], examples: Sequence[Example]) -> dict[str, dict[str, int]]:
     """Counts questions by their gold answer and by what was said, the most frequent gold answers first."""
     answers = [
-        (_letters(Counter(gold).most_common(1)[0][0]), _letters(one.row.prediction) or "(nothing)")
-        for one in kept
-        if (gold := examples[one.place].gold)
+        (_letters(Counter(gold).most_common(1)[0][0]), _letters(kept_row.row.prediction) or "(nothing)")
+        for kept_row in kept
+        if (gold := examples[kept_row.place].gold)
     ]
     names = [name for name, n in Counter(gold for gold, _ in answers).most_common(ANSWERS) if n > 1]
     counts: dict[str, dict[str, int]] = {}
     for answer in answers:
-        truth, said = (name if name in names else "other" for name in answer)
+        truth, predicted = (name if name in names else "other" for name in answer)
         line = counts.setdefault(truth, {})
-        line[said] = line.get(said, 0) + 1
+        line[predicted] = line.get(predicted, 0) + 1
     order = [*(name for name in names if name != "other"), "other"]
-    return {gold: {said: counts[gold].get(said, 0) for said in order} for gold in order if gold in counts}
+    return {
+        gold: {predicted: counts[gold].get(predicted, 0) for predicted in order} for gold in order if gold in counts
+    }
 
 
 def _selective(scored: Sequence[_Kept]) -> Selective | None:
     """Errors among the surest; answers without confidence come last."""
-    if all(one.sure is None for one in scored):
+    if all(kept_row.sure is None for kept_row in scored):
         return None
-    errors = risk([-1.0 if one.sure is None else one.sure for one in scored], [1 - one.score for one in scored])
+    errors = risk(
+        [-1.0 if kept_row.sure is None else kept_row.sure for kept_row in scored],
+        [1 - kept_row.score for kept_row in scored],
+    )
     counts = {share: max(round(share * len(errors)), 1) for share in SHARES}
     return Selective({share: float(errors[count - 1]) for share, count in counts.items()}, float(errors.mean()))
 
 
-def _repeats(found: Sequence[Mapping[str, _Kept]], clusters: NDArray[np.int64]) -> Repeats | None:
+def _repeats(repeats: Sequence[Mapping[str, _Kept]], clusters: NDArray[np.int64]) -> Repeats | None:
     """Figures on the questions that every repetition answered; None where there are none, or no answers to them."""
-    scored = [{id for id, one in each.items() if not math.isnan(one.score)} for each in found]
-    shared = [id for id in found[0] if all(id in one for one in scored)]
+    scored = [{id for id, kept_row in each.items() if not math.isnan(kept_row.score)} for each in repeats]
+    shared = [id for id in repeats[0] if all(id in ids for ids in scored)]
     if not shared:
         return None
-    values = tuple(fmean(one[id].score for id in shared) for one in found)
-    changed = [len({one[id].row.prediction for one in found}) > 1 for id in shared]
-    share = mean(changed, clusters=clusters[[found[0][id].place for id in shared]])
+    values = tuple(fmean(repeat[id].score for id in shared) for repeat in repeats)
+    changed = [len({repeat[id].row.prediction for repeat in repeats}) > 1 for id in shared]
+    share = mean(changed, clusters=clusters[[repeats[0][id].place for id in shared]])
     return Repeats(values, fmean(values), stdev(values), share, len(shared))
 
 
@@ -300,28 +312,28 @@ class _Slices(NamedTuple):
             size = {"pictures": _size(len(example.images))} if sized else {}
             for key, value in {**example.groups, **size}.items():
                 keys.setdefault(key, {}).setdefault(value, []).append(place)
-        found: dict[str, tuple[Group, ...]] = {}
+        by_name: dict[str, tuple[Group, ...]] = {}
         for key, values in keys.items():
             numbers = {value: int(number[1]) for value in values if (number := _NUMBERS.fullmatch(value))}
             counted = len(numbers) == len(values)
             ordered = sorted(values.items(), key=lambda one: numbers[one[0]] if counted else -len(one[1]))
             groups = (self._group(value, places, pair) for value, places in ordered)
-            found[key] = tuple(group for group in groups if group.n)
-        return found
+            by_name[key] = tuple(group for group in groups if group.n)
+        return by_name
 
     def _group(self, value: str, places: Sequence[int], pair: str | None) -> Group:
-        found = {method: scores[places] for method, scores in self.scores.items()}
-        n = int((~np.isnan(list(found.values()))).any(axis=0).sum())
-        means = {method: _known_mean(scores, self.clusters[places]) for method, scores in found.items()}
-        accuracy = {method: one for method, one in means.items() if one is not None}
-        paired = next((self.paired(one, two, places) for one, two in PAIRS if f"{one}-{two}" == pair), None)
+        scores_ = {method: scores[places] for method, scores in self.scores.items()}
+        n = int((~np.isnan(list(scores_.values()))).any(axis=0).sum())
+        means = {method: _known_mean(scores, self.clusters[places]) for method, scores in scores_.items()}
+        accuracy = {method: mean_ for method, mean_ in means.items() if mean_ is not None}
+        paired = next((self.paired(first, two, places) for first, two in PAIRS if f"{first}-{two}" == pair), None)
         return Group(value, n, accuracy, paired)
 
-    def paired(self, one: Method, two: Method, places: Sequence[int]) -> Paired | None:
+    def paired(self, first: Method, two: Method, places: Sequence[int]) -> Paired | None:
         """One method against another where both have a score; None where they never do."""
-        if not {one, two} <= self.scores.keys():
+        if not {first, two} <= self.scores.keys():
             return None
-        ours, theirs = (self.scores[method][places] for method in (one, two))
+        ours, theirs = (self.scores[method][places] for method in (first, two))
         both = ~(np.isnan(ours) | np.isnan(theirs))
         if not both.any():
             return None

@@ -23,35 +23,35 @@ def summary_lines(info: RunInfo, summary: Summary, pace: Pace | None = None) -> 
     table.extend(
         (
             method,
-            "not scored" if one.accuracy is None else str(one.accuracy),
-            f"{one.fallback.value:.1%}",
-            "" if one.plain is None else f"{one.plain.value:.1%}",
-            f"{one.unanswered:,}",
-            "" if one.cost is None else f"{one.cost.seconds:.3f}",
-            f"{one.tokens:,.0f}",
+            "not scored" if figures.accuracy is None else str(figures.accuracy),
+            f"{figures.fallback.value:.1%}",
+            "" if figures.plain is None else f"{figures.plain.value:.1%}",
+            f"{figures.unanswered:,}",
+            "" if figures.cost is None else f"{figures.cost.seconds:.3f}",
+            f"{figures.tokens:,.0f}",
         )
-        for method, one in summary.methods.items()
+        for method, figures in summary.methods.items()
     )
     lines += aligned(table)
     for pair, paired in summary.pairs.items():
         name = pair.replace("-", " - ") if "direct" in summary.methods else "difference"
         lines.append(f"{name}  {paired}")
     lines += summary.notes[1:]
-    for method, one in summary.methods.items():
-        if seeds := one.repeats:
+    for method, figures in summary.methods.items():
+        if seeds := figures.repeats:
             lines.append(
                 f"{method} over {len(seeds.values)} seeds, n={seeds.n} asked with each  {seeds.mean:.3f} on average, "
                 f"standard deviation {seeds.spread:.3f}; the answer changes on {seeds.changed.value:.1%}"
             )
-        if one.selective is not None:
+        if figures.selective is not None:
             errors = ", ".join(
-                f"{error:.1%} of the surest {share:.0%}" for share, error in one.selective.errors.items()
+                f"{error:.1%} of the surest {share:.0%}" for share, error in figures.selective.errors.items()
             )
-            lines.append(f"{method} errors  {errors}; area under the curve {one.selective.aurc:.3f}")
-        for name, figure in one.corpus.items():
+            lines.append(f"{method} errors  {errors}; area under the curve {figures.selective.aurc:.3f}")
+        for name, figure in figures.corpus.items():
             if figure is not None:
                 lines.append(f"{method} {name}  {figure if isinstance(figure, Interval) else f'{figure:.4f}'}")
-        for error in one.errors:
+        for error in figures.errors:
             lines.append(
                 f"{method} {error.type}  {error.count:,} ({error.share:.1%}), first {error.id}: {error.message}"
             )
@@ -59,8 +59,8 @@ def summary_lines(info: RunInfo, summary: Summary, pace: Pace | None = None) -> 
 
 
 def _cost_lines(summary: Summary, pace: Pace | None) -> Iterator[str]:
-    for method, found in summary.methods.items():
-        if (cost := found.cost) is not None:
+    for method, figures in summary.methods.items():
+        if (cost := figures.cost) is not None:
             seconds = f"{cost.seconds:.3f} s (models {cost.model_seconds:.3f}, program {cost.program_seconds:.3f})"
             tokens = f"{cost.prompt_tokens:,.0f} + {cost.completion_tokens:,.0f} tokens"
             tokens += f" ({cost.estimated_tokens:,.0f} estimated)" if cost.estimated_tokens else ""

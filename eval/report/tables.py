@@ -47,7 +47,7 @@ def percent(share: Interval | None, digits: int = 1) -> str:
     """Writes ``49.0 % (45.9 to 52.1)``; a dash where there is nothing."""
     if share is None:
         return "–"
-    value, low, high = (f"{100 * one:.{digits}f}" for one in (share.value, share.low, share.high))
+    value, low, high = (f"{100 * number:.{digits}f}" for number in (share.value, share.low, share.high))
     return f"{value} % ({TOO_FEW if too_few(share) else f'{low} to {high}'})".replace(" ", TIED)
 
 
@@ -55,7 +55,7 @@ def points(difference: Interval | None) -> str:
     """Writes ``+2.5 (+0.9 to +4.1)`` in percentage points; a dash where there is nothing."""
     if difference is None:
         return "–"
-    value, low, high = (f"{100 * one:+.1f}" for one in (difference.value, difference.low, difference.high))
+    value, low, high = (f"{100 * number:+.1f}" for number in (difference.value, difference.low, difference.high))
     return f"{value} ({TOO_FEW if too_few(difference) else f'{low} to {high}'})".replace("-", "−").replace(" ", TIED)
 
 
@@ -92,7 +92,7 @@ def _about(info: RunInfo, summary: Summary) -> Iterator[tuple[str, str]]:
     yield "notes", " ".join(summary.notes)
     if info.preset:
         yield "preset", info.preset
-    yield from ((role.replace("_", " "), model_name(one)) for role, one in info.models.items())
+    yield from ((role.replace("_", " "), model_name(model)) for role, model in info.models.items())
     yield "prompts", f"{info.prompts} (SHA-256 {info.prompt_hash[:16]})"
     yield "seeds", ", ".join(map(str, info.seeds))
     if info.data_hash:
@@ -111,7 +111,7 @@ def result(runs: Sequence[RunFigures]) -> Table:
     asked = {method for run in runs for method in run.summary.methods}
     three = "direct" in asked
     papers = {dataset: PAPER[dataset] for run in runs if (dataset := run.info.dataset) in PAPER}
-    shown = [one for one in METHODS if one in asked or (one != "direct" and (papers or not three))]
+    shown = [method for method in METHODS if method in asked or (method != "direct" and (papers or not three))]
     ordered = sorted(runs, key=lambda run: (run.info.data_name, run.info.split, run.summary.metric, -_accuracy(run)))
     rows: list[tuple[str, ...]] = []
     for run in ordered:
@@ -140,8 +140,8 @@ def compared(runs: Sequence[RunFigures]) -> Table | None:
     """Every two methods of each run on the same questions; None where the result says it all."""
     if not any("direct" in run.summary.methods for run in runs):
         return None
-    found = [(run, pair, paired) for run in runs for pair, paired in run.summary.pairs.items()]
-    adjusted = holm([paired.p_value for _, _, paired in found])
+    pairs = [(run, pair, paired) for run in runs for pair, paired in run.summary.pairs.items()]
+    adjusted = holm([paired.p_value for _, _, paired in pairs])
     rows = [
         (
             (f"{run.name}: " if len(runs) > 1 else "") + pair_label(pair),
@@ -150,7 +150,7 @@ def compared(runs: Sequence[RunFigures]) -> Table | None:
             *_gain(paired),
             f"{p_value:.2g}",
         )
-        for (run, pair, paired), p_value in zip(found, adjusted, strict=True)
+        for (run, pair, paired), p_value in zip(pairs, adjusted, strict=True)
     ]
     head = ("", "Questions", "Clusters", *GAIN, "p after Holm")
     return Table(head, tuple(rows), "On the same questions", HOLM) if rows else None
@@ -168,8 +168,8 @@ def _gain(paired: Paired | None) -> list[str]:
 
 
 def _accuracy(run: RunFigures) -> float:
-    found = next((run.summary.methods[method] for method in METHODS if method in run.summary.methods), None)
-    return found.accuracy.value if found and found.accuracy else 0.0
+    figures = next((run.summary.methods[method] for method in METHODS if method in run.summary.methods), None)
+    return figures.accuracy.value if figures and figures.accuracy else 0.0
 
 
 def sentences(run: RunFigures) -> Iterator[str]:
@@ -186,8 +186,8 @@ def sentences(run: RunFigures) -> Iterator[str]:
             f"{difference.n:,} questions in {difference.clusters:,} clusters changed for the better, {paired.worse:,} "
             f"for the worse; {verdict}."
         )
-    for method, found in run.summary.methods.items():
-        if repeats := found.repeats:
+    for method, figures in run.summary.methods.items():
+        if repeats := figures.repeats:
             yield (
                 f"{METHOD_LABELS[method]}, over {len(repeats.values)} sampling seeds: "
                 f"{100 * repeats.mean:.2f} % on average, standard deviation {100 * repeats.spread:.2f} points; the "
@@ -225,7 +225,7 @@ def _table(info: RunInfo, summary: Summary, key: str, groups: Mapping[str, Group
     shown = {label: group for label, group in groups.items() if label in largest}
     many = {label for label, group in shown.items() if group.n >= FEW}
     tested = {label: group.paired for label, group in shown.items() if label in many and group.paired is not None}
-    adjusted = dict(zip(tested, holm([one.p_value for one in tested.values()]), strict=True))
+    adjusted = dict(zip(tested, holm([paired.p_value for paired in tested.values()]), strict=True))
     paper = PAPER.get(info.dataset)
     beside = paper.groups if paper and paper.key == key else {}
     columns = paper.columns if paper and beside.keys() & many else ()
@@ -271,10 +271,12 @@ def _notes(
 def corpus(summary: Summary) -> Table | None:
     """Figures about the whole run, such as consistency; None where the metric has none."""
     methods = summary.methods
-    names = next((found.corpus for found in methods.values()), {})
-    known = [name for name in names if any(found.corpus[name] is not None for found in methods.values())]
-    rows = [(name.replace("_", " "), *(_figure(found.corpus[name]) for found in methods.values())) for name in known]
-    reasons = {name: why for found in methods.values() for name, why in found.reasons.items()}
+    names = next((figures.corpus for figures in methods.values()), {})
+    known = [name for name in names if any(figures.corpus[name] is not None for figures in methods.values())]
+    rows = [
+        (name.replace("_", " "), *(_figure(figures.corpus[name]) for figures in methods.values())) for name in known
+    ]
+    reasons = {name: why for figures in methods.values() for name, why in figures.reasons.items()}
     note = " ".join(f"No {name}: {why}." for name, why in reasons.items())
     head = ("", *(METHOD_LABELS[method] for method in methods))
     return Table(head, tuple(rows), note=note) if rows else None
@@ -282,14 +284,16 @@ def corpus(summary: Summary) -> Table | None:
 
 def certainty(summary: Summary) -> Table | None:
     """Errors among the surest answers; None where none has a confidence."""
-    found = {method: one.selective for method, one in summary.methods.items() if one.selective is not None}
-    if not found:
+    selective = {
+        method: figures.selective for method, figures in summary.methods.items() if figures.selective is not None
+    }
+    if not selective:
         return None
-    shares = next(iter(found.values())).errors
+    shares = next(iter(selective.values())).errors
     head = ("", *(f"Surest {share:.0%}" for share in shares), "Area under the curve")
     rows = [
-        (METHOD_LABELS[method], *(f"{100 * error:.1f} %" for error in one.errors.values()), f"{one.aurc:.3f}")
-        for method, one in found.items()
+        (METHOD_LABELS[method], *(f"{100 * error:.1f} %" for error in figures.errors.values()), f"{figures.aurc:.3f}")
+        for method, figures in selective.items()
     ]
     note = "Share of wrong answers where the least sure are left out. The area is their mean over all shares."
     return Table(head, tuple(rows), note=note)

@@ -43,7 +43,7 @@ def methods_for(asked: str, configuration: Configuration, replay: Path | None = 
     if replay is not None:
         with Store.open(replay) as store:
             every, able = store.info.methods, METHODS
-    short: Mapping[str, Sequence[Method]] = {"all": every, "both": BLIP, **{one: (one,) for one in METHODS}}
+    short: Mapping[str, Sequence[Method]] = {"all": every, "both": BLIP, **{name: (name,) for name in METHODS}}
     wanted: dict[Method, None] = {}
     for word in map(str.strip, asked.split(",")):
         if word not in short:
@@ -89,8 +89,8 @@ def engine_for(
     """
     if replay is not None:
         # A file, --compat or the environment says more than what is asked for here and now.
-        asked_now = [one for one in layers if not (one.file or one.optional or one.origin == "environment")]
-        if record is not None or any(of_part(field) for one in asked_now for field in one.values):
+        asked_now = [layer for layer in layers if not (layer.file or layer.optional or layer.origin == "environment")]
+        if record is not None or any(of_part(field) for layer in asked_now for field in layer.values):
             raise InputError("A replay asks no model.", hint="Leave out --record, --language-model and other parts.")
     plain = configure(preset, layers)
     configuration = configure(preset, (EVERYTHING, *prompts_for(plain, dataset), *layers))
@@ -109,12 +109,16 @@ def _replayed(run: Path, layers: Sequence[Layer]) -> CodeVQA:
     with Store.open(run) as store:
         info = store.info
     numbers = [
-        replace(one, values={field: value for field, value in one.values.items() if not of_part(field)})
-        for one in layers
+        replace(layer, values={field: value for field, value in layer.values.items() if not of_part(field)})
+        for layer in layers
     ]
     # An older version may have had other settings.
     recorded = {name: value for name, value in info.flat_settings.items() if name in flat(Settings())}
-    made = configure(info.preset or "mini", [Layer(f"the run {run}", recorded), *numbers])
-    engine = replay_engine(store.folder, made.settings, prompt_sets(find_preset(made.preset), made.settings.prompts))
-    engine.configuration = replace(made, parts={}, options={})
+    configuration = configure(info.preset or "mini", [Layer(f"the run {run}", recorded), *numbers])
+    engine = replay_engine(
+        store.folder,
+        configuration.settings,
+        prompt_sets(find_preset(configuration.preset), configuration.settings.prompts),
+    )
+    engine.configuration = replace(configuration, parts={}, options={})
     return engine

@@ -78,8 +78,8 @@ class Database:
         """
         with self.intact():
             # "yield from" would close the cursor, maybe after the file.
-            for found in self._db.execute(query, values):  # noqa: UP028
-                yield found
+            for row in self._db.execute(query, values):  # noqa: UP028
+                yield row
 
     @contextmanager
     def writing(self) -> Iterator[sqlite3.Connection]:
@@ -107,15 +107,15 @@ class Database:
         try:
             yield
         except _DAMAGE as error:
-            said = " ".join(str(error)[:200].split())
-            raise InputError(f"{self.path} is damaged{where}: {said}.", hint=self.hint) from None
+            reason = " ".join(str(error)[:200].split())
+            raise InputError(f"{self.path} is damaged{where}: {reason}.", hint=self.hint) from None
 
     def _check(self) -> None:
         path = self.path
-        found, version = (
+        schema, version = (
             self._db.execute(f"PRAGMA {name}").fetchone()[0] for name in ("application_id", "user_version")
         )
-        if found != self.application:
+        if schema != self.application:
             raise InputError(f"{path} is no {self.what}: its file is of another kind.", hint=self.hint)
         if version > self.version:
             written = f"(file version {version}, this one reads {self.version})"

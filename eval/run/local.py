@@ -71,11 +71,11 @@ class LocalAnswerer:
         self.engine.close()
 
     async def _row(self, example: Example, pictures: Sequence[Picture], job: Job) -> Row:
-        given = example.record.get("program")
+        program = example.record.get("program")
         try:
-            if isinstance(given, str) and job.method == "codevqa":
+            if isinstance(program, str) and job.method == "codevqa":
                 answer = await self.engine.run_async(
-                    pictures, given, question=example.question, form=example.form, seed=job.seed
+                    pictures, program, question=example.question, form=example.form, seed=job.seed
                 )
             else:
                 answer = await self.engine.ask_async(
@@ -88,8 +88,8 @@ class LocalAnswerer:
         wrong, trace = answer.error, _trace(answer)
         if outside := {warning.kind for warning in answer.warnings} - {"spelling", "unsure"}:
             trace["outside"] = sorted(outside)
-        if "pictures" in example.record and (found := picked(answer)) is not None:
-            trace["picked"] = found
+        if "pictures" in example.record and (indices := picked(answer)) is not None:
+            trace["picked"] = indices
         return Row(
             id=example.id,
             method=job.method,
@@ -111,13 +111,17 @@ def picked(answer: Answer) -> list[int] | None:
     They are those that it names, or of the one question that each picture was asked those with the answer, yes or no,
     that it counts.
     """
-    if isinstance(answer.value, list) and answer.value and all(isinstance(one, ImageRef) for one in answer.value):
-        return [one.index for one in answer.value]
-    if not answer.text.isdigit() or len(found := selections(answer.trace)) != 1:
+    if (
+        isinstance(answer.value, list)
+        and answer.value
+        and all(isinstance(reference, ImageRef) for reference in answer.value)
+    ):
+        return [reference.index for reference in answer.value]
+    if not answer.text.isdigit() or len(selected := selections(answer.trace)) != 1:
         return None
-    parts = (part for part in (found[0].picked, found[0].others) if len(part) == int(answer.text))
+    parts = (part for part in (selected[0].picked, selected[0].others) if len(part) == int(answer.text))
     counted = next(parts, None)
-    return None if counted is None else sorted(one.image.index for one in counted)
+    return None if counted is None else sorted(pick.image.index for pick in counted)
 
 
 def _failed(example: Example, job: Job, error: CodeVQAError) -> Row:

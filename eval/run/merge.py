@@ -35,10 +35,10 @@ def merge(runs: Sequence[Path], out: Path) -> int:
     with ExitStack() as stack:
         stores = [stack.enter_context(Store.open(path)) for path in runs]
         stores.sort(key=lambda store: (store.info.offset, store.info.seeds))
-        for one in stores[1:]:
-            if found := _comparable(stores[0].info).differences(_comparable(one.info)):
+        for other in stores[1:]:
+            if differences := _comparable(stores[0].info).differences(_comparable(other.info)):
                 raise InputError(
-                    f"{stores[0].folder} and {one.folder} are no parts of one run: {'; '.join(found)}.",
+                    f"{stores[0].folder} and {other.folder} are no parts of one run: {'; '.join(differences)}.",
                     hint="Merge what was asked alike.",
                 )
         _refuse_overlap(stores)

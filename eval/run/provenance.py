@@ -55,7 +55,7 @@ def with_data(info: RunInfo, dataset: DataSet) -> RunInfo:
     Raises:
         SetupError: a file of the data set cannot be read.
     """
-    places = [Path(one.path).absolute() for one in getattr(dataset, "sources", ())]
+    places = [Path(source.path).absolute() for source in getattr(dataset, "sources", ())]
     return dataclasses.replace(
         info,
         dataset=dataset.name,
@@ -70,18 +70,18 @@ def with_data(info: RunInfo, dataset: DataSet) -> RunInfo:
 
 def _parts(engine: CodeVQA) -> dict[str, dict[str, Any]]:
     """Returns how each model was loaded, where the engine was made from a configuration."""
-    made = engine.configuration
-    if made is None:
+    configuration = engine.configuration
+    if configuration is None:
         return {}
     loaded = {"language_model": engine.writer.language_model, "retriever": engine.writer.retriever}
     return {
         role: {
             "spec": spec,
-            "options": json.loads(json.dumps(public(made.options.get(role, {})), default=str)),
+            "options": json.loads(json.dumps(public(configuration.options.get(role, {})), default=str)),
             "computes": getattr({**vars(engine.models), **loaded}[role], "computes", ""),
             "weights": weight_hashes(spec),
         }
-        for role, spec in made.parts.items()
+        for role, spec in configuration.parts.items()
     }
 
 

@@ -40,16 +40,16 @@ def record_engine(folder: Path, configuration: Configuration) -> CodeVQA:
         SetupError: the folder cannot be written, or was recorded with other models.
     """
     writer, models, here = build(configuration)
-    made = {role: {"spec": spec, "options": public(here.options.get(role, {}))} for role, spec in here.parts.items()}
-    made["writer"] = made["reader"] = made.pop("language_model")
-    engine = record_parts(folder, writer, models, here.settings, made)
+    parts = {role: {"spec": spec, "options": public(here.options.get(role, {}))} for role, spec in here.parts.items()}
+    parts["writer"] = parts["reader"] = parts.pop("language_model")
+    engine = record_parts(folder, writer, models, here.settings, parts)
     engine.configuration = here
     engine.own_parts += [writer.language_model, writer.retriever, *vars(models).values()]
     return engine
 
 
 def record_parts(
-    folder: Path, writer: Writer, models: Models, settings: Settings, made: Mapping[str, Mapping[str, Any]] = {}
+    folder: Path, writer: Writer, models: Models, settings: Settings, parts: Mapping[str, Mapping[str, Any]] = {}
 ) -> CodeVQA:
     """Builds such an engine over parts of your own; closing it closes the record, and leaves the models as they are.
 
@@ -68,18 +68,18 @@ def record_parts(
     """
     loaded = {"writer": writer.language_model, "retriever": writer.retriever, **vars(models)}
     del loaded["domain"]  # what is recorded is asked, whatever the models know
-    found: dict[str, dict[str, Any]] = {}
+    recorded: dict[str, dict[str, Any]] = {}
     for role, model in loaded.items():
         if model is not None:
             # A folder inside this package, as presets write it: the package may lie elsewhere when it is replayed.
             name = model.name.replace(f"{resolve('@')}/", "@")
-            found[role] = {"name": model.name, "model": name, "settings": dict(made.get(role, {}))}
+            recorded[role] = {"name": model.name, "model": name, "settings": dict(parts.get(role, {}))}
             if hasattr(model, "grid"):
-                found[role]["grid"] = int(model.grid)
-            found[role] |= {name: True for name in ("chat", "chat_only", "cheap") if getattr(model, name, False)}
+                recorded[role]["grid"] = int(model.grid)
+            recorded[role] |= {name: True for name in ("chat", "chat_only", "cheap") if getattr(model, name, False)}
             if (shots := getattr(model, "reading_shots", None)) is not None:
-                found[role]["reading_shots"] = shots
-    about = json.loads(json.dumps(found, default=str))  # as it will be read: keys must come out the same
+                recorded[role]["reading_shots"] = shots
+    about = json.loads(json.dumps(recorded, default=str))  # as it will be read: keys must come out the same
     with ExitStack() as opened:
         store = opened.enter_context(closing(CallStore(folder)))
         known = store.models

@@ -84,7 +84,7 @@ CREATE TABLE about (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID
             InputError: the file is damaged.
         """
         with self.lock:
-            return next((Stored(*one) for one in self.read(_GET, key)), None)
+            return next((Stored(*row) for row in self.read(_GET, key)), None)
 
     def put(self, kind: str, calls: Mapping[bytes, Stored]) -> None:
         """Stores calls and commits them.
@@ -93,7 +93,7 @@ CREATE TABLE about (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID
             SetupError: the file cannot be written, e.g. because the disk is full.
         """
         with self.writing() as db:
-            db.executemany(_PUT, [(key, kind, *one) for key, one in calls.items()])
+            db.executemany(_PUT, [(key, kind, *call) for key, call in calls.items()])
 
     @property
     def models(self) -> dict[str, dict[str, Any]] | None:
@@ -153,9 +153,13 @@ class RecordedModel:
     def _ask(self, kind: str, requests: Sequence[Any]) -> list[Any]:
         keys = [self._key(kind, request) for request in requests]
         asked = dict(zip(keys, requests, strict=True))
-        found = {key: self._read(kind, stored) for key in asked if (stored := self._store.get(key))}
+        answers = {key: self._read(kind, stored) for key in asked if (stored := self._store.get(key))}
         # A text model that said nothing is asked again, as without a record; a replay says what it said.
-        missing = {key: one for key, one in asked.items() if key not in found or (self.model and _blank(found[key]))}
+        missing = {
+            key: request
+            for key, request in asked.items()
+            if key not in answers or (self.model and _blank(answers[key]))
+        }
         if missing:
             if self.model is None:
                 raise self._missed(kind, next(iter(missing.values())))
@@ -164,8 +168,8 @@ class RecordedModel:
                 raise ModelError(f"A model returned {len(results)} results for {len(missing)} requests.")
             new = dict(zip(missing, map(_stored, results), strict=True))
             self._store.put(kind, new)
-            found |= {key: self._read(kind, stored) for key, stored in new.items()}
-        return [found[key] for key in keys]
+            answers |= {key: self._read(kind, stored) for key, stored in new.items()}
+        return [answers[key] for key in keys]
 
     def _read(self, kind: str, stored: Stored) -> Any:
         with self._store.intact(f" at a {kind} call"):
@@ -190,7 +194,7 @@ def _asked(request: Any) -> list[Any]:
     """Returns what a result depends on. What is ``shared`` only says what is worth keeping in memory."""
     if isinstance(request, str):
         return [request]
-    return [getattr(request, one.name) for one in fields(request) if one.compare and one.name != "shared"]
+    return [getattr(request, field.name) for field in fields(request) if field.compare and field.name != "shared"]
 
 
 def _plain(value: Any) -> Any:
@@ -214,24 +218,24 @@ def _stored(result: Any) -> Stored:
 
 def _result(kind: str, stored: Stored) -> Any:
     """Returns what was stored, or fails of it."""
-    told = json.loads(stored.text)
+    data = json.loads(stored.text)
     match kind:
         case "generate":
-            return Completion(_text(told[0]), int(told[1]), int(told[2]), any(told[3:]))
+            return Completion(_text(data[0]), int(data[1]), int(data[2]), any(data[3:]))
         case "similarity":
-            return float(told)
+            return float(data)
         case "caption":
-            return _text(told)
+            return _text(data)
         case "look":
-            chances = tuple((_text(choice), float(chance)) for choice, chance in told[1])
-            return Sight(_text(told[0]), chances, *map(int, told[2:]))
+            chances = tuple((_text(choice), float(chance)) for choice, chance in data[1])
+            return Sight(_text(data[0]), chances, *map(int, data[2:]))
         case "detect":
-            return tuple(Box(*map(float, row)) for row in told)
-    array = np.frombuffer(stored.data or b"", np.dtype(told["dtype"])).reshape(told["shape"])
+            return tuple(Box(*map(float, row)) for row in data)
+    array = np.frombuffer(stored.data or b"", np.dtype(data["dtype"])).reshape(data["shape"])
     if array.dtype.kind != "f" or array.ndim != (2 if kind == "match" else 1) or not array.size:
-        raise ValueError(f"an array of {told['dtype']} and {told['shape']} is no result")
+        raise ValueError(f"an array of {data['dtype']} and {data['shape']} is no result")
     array = array.astype(array.dtype.newbyteorder("="))  # a copy, which can be written to
-    return Match(array, float(told["logit"])) if kind == "match" else array
+    return Match(array, float(data["logit"])) if kind == "match" else array
 
 
 def _text(value: object) -> str:

@@ -75,16 +75,16 @@ class RunInfo:
     @property
     def sources(self) -> tuple[Path, ...]:
         """The files the data set was read from."""
-        return tuple(Path(one) for one in re.split(r", (?=/|\w:[\\/])", self.data) if one)
+        return tuple(Path(path) for path in re.split(r", (?=/|\w:[\\/])", self.data) if path)
 
     @property
     def unofficial(self) -> str:
         """Why its figures are not those of the official split; empty where they are, as far as that is known."""
-        found = list(self.part)
+        words = list(self.part)
         if self.offset or self.ends is False or (self.ends is None and self.limit is not None):
             last = "" if self.questions is None else f" to {self.offset + self.questions:,}"
-            found.append(f"only questions {self.offset + 1:,}{last or ' and some after it'}")
-        return "; ".join(found)
+            words.append(f"only questions {self.offset + 1:,}{last or ' and some after it'}")
+        return "; ".join(words)
 
     @property
     def flat_settings(self) -> dict[str, Any]:
@@ -99,27 +99,27 @@ class RunInfo:
         """
         was, now = self._deciding(), asked._deciding()
         shared = [(name, was[name], now[name]) for name in was if name in now]
-        found = [f"{name} was {_short(old)}, now {_short(new)}" for name, old, new in shared if old != new]
+        changes = [f"{name} was {_short(old)}, now {_short(new)}" for name, old, new in shared if old != new]
         if any(old != new for old, new in zip(self.seeds, asked.seeds, strict=False)):
-            found.append(f"seeds were {list(self.seeds)}, now {list(asked.seeds)}")
-        return found
+            changes.append(f"seeds were {list(self.seeds)}, now {list(asked.seeds)}")
+        return changes
 
     def _deciding(self) -> dict[str, Any]:
         """Returns what decides what a run finds, as far as it is known: choices, versions, precision, weights."""
-        made: dict[str, Any] = {"codevqa": self.version, **self.packages}
+        versions: dict[str, Any] = {"codevqa": self.version, **self.packages}
         for role, part in self.parts.items():
-            made[f"{role}.computes"] = str(part.get("computes", "")).partition(":")[0]  # whichever GPU it is
-            made |= {f"{role}.weights {file}": digest for file, digest in part.get("weights", {}).items()}
+            versions[f"{role}.computes"] = str(part.get("computes", "")).partition(":")[0]  # whichever GPU it is
+            versions |= {f"{role}.weights {file}": digest for file, digest in part.get("weights", {}).items()}
         settings = {name: value for name, value in self.flat_settings.items() if name not in FREE}
         return {
             **{name: getattr(self, name) for name in DECIDING},
             **{f"settings.{name}": value for name, value in settings.items()},
-            **{name: value for name, value in made.items() if value},
+            **{name: value for name, value in versions.items() if value},
         }
 
     def grown(self, asked: RunInfo) -> RunInfo:
         """Returns this run with what ``asked`` adds to it: examples, methods and repetitions."""
-        methods = self.methods + tuple(one for one in asked.methods if one not in self.methods)
+        methods = self.methods + tuple(method for method in asked.methods if method not in self.methods)
         seeds = max(self.seeds, asked.seeds, key=len)
         narrower = asked.limit is not None and (self.limit is None or asked.limit < self.limit)
         wider = self if narrower else asked

@@ -77,8 +77,8 @@ def evaluate(
     if Store.exists(out) and not resume:
         Store.create(out, RunInfo(dataset.name, dataset.split, ()))  # raises
     questions, ends = look_over(dataset, offset, limit, pictures=missing_pictures == "stop")
-    made = engine if isinstance(engine, CodeVQA) else engine()
-    answerer = LocalAnswerer(made) if isinstance(made, CodeVQA) else made
+    vqa = engine if isinstance(engine, CodeVQA) else engine()
+    answerer = LocalAnswerer(vqa) if isinstance(vqa, CodeVQA) else vqa
     try:
         info = with_data(answerer.info, dataset)
         for method in methods or ():
@@ -95,7 +95,7 @@ def evaluate(
             kept_open.pop_all()
         return run
     finally:
-        if made is not engine:
+        if vqa is not engine:
             answerer.close()
 
 
@@ -108,13 +108,13 @@ def open_run(out: Path | str, info: RunInfo) -> Store:
     if not Store.exists(out):
         return Store.create(out, info)
     store = Store.open(out, writable=True)
-    found = store.info.differences(info)
-    if not found and (picture := store.changed_picture()):
-        found = [f"{picture} has changed since it was asked about"]
-    if found:
+    differences = store.info.differences(info)
+    if not differences and (picture := store.changed_picture()):
+        differences = [f"{picture} has changed since it was asked about"]
+    if differences:
         store.close()
         raise InputError(
-            f"The run {out} cannot go on like this: {'; '.join(found)}.",
+            f"The run {out} cannot go on like this: {'; '.join(differences)}.",
             hint="Ask as before, or choose another --out.",
         )
     store.update(store.info.grown(info))

@@ -175,15 +175,15 @@ class Session:
             )
         if example.id in self.under_way or (known is not None and known[0] != place):
             return []
-        found = [
+        rows = [
             job
             for job in self.jobs
             if known is None or not self.store.has(example.id, job.method, job.repeat, asked=self.retry)
         ]
-        if not found:
+        if not rows:
             self.status.skipped += 1
             self._told()
-        return found
+        return rows
 
     def _keep(self, place: int, example: Example, rows: list[Row]) -> None:
         self.store.add(example, rows, place=place)

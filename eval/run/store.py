@@ -23,7 +23,7 @@ from .run_info import Pace, RunInfo
 from .store_values import EXAMPLE, ROW, changed_picture, columns, example_values, to_example, to_row
 
 FILE = "run.sqlite"
-_EXAMPLE, _ROW = (", ".join(f"{table}.{one}" for one in names) for table, names in (("e", EXAMPLE), ("r", ROW)))
+_EXAMPLE, _ROW = (", ".join(f"{table}.{name}" for name in names) for table, names in (("e", EXAMPLE), ("r", ROW)))
 _ADD_EXAMPLE = (
     f"INSERT INTO examples (place, {', '.join(EXAMPLE)}) VALUES (:place, :{', :'.join(EXAMPLE)})"
     # Where its pictures are may change: one that was missing has come.
@@ -109,9 +109,9 @@ CREATE TABLE rows (
             raise InputError(f"{path} is no run: there is no {FILE} in it.", hint=cls.hint)
         with ExitStack() as opened:
             store = opened.enter_context(cls(path, write=writable))
-            (found,) = next(store.read("SELECT value FROM info WHERE key = 'run'"), ("nothing",))
+            (value,) = next(store.read("SELECT value FROM info WHERE key = 'run'"), ("nothing",))
             with store.intact(" where it says what was run"):
-                store.info = RunInfo.from_json(found)
+                store.info = RunInfo.from_json(value)
             opened.pop_all()
         return store
 
@@ -183,9 +183,9 @@ CREATE TABLE rows (
         Raises:
             SetupError: the file cannot be written.
         """
-        found = ({"place": place, **columns(("id", "groups"), vars(one))} for place, one in enumerate(dataset))
+        values = ({"place": place, **columns(("id", "groups"), vars(example))} for place, example in enumerate(dataset))
         with self.writing() as db:
-            db.executemany("UPDATE examples SET groups = :groups WHERE place = :place AND id = :id", found)
+            db.executemany("UPDATE examples SET groups = :groups WHERE place = :place AND id = :id", values)
 
     # -- reading -----------------------------------------------------------------------------------------------------
 
@@ -196,8 +196,8 @@ CREATE TABLE rows (
 
     def known(self, id: str) -> tuple[int, str] | None:
         """Returns an example's place and question, or None where it is not stored."""
-        found = self._one("SELECT place, question FROM examples WHERE id = ?", id)
-        return None if found is None else self._made(lambda values: (int(values[0]), str(values[1])), found)
+        stored_row = self._one("SELECT place, question FROM examples WHERE id = ?", id)
+        return None if stored_row is None else self._made(lambda values: (int(values[0]), str(values[1])), stored_row)
 
     def counts(self) -> dict[tuple[Method, int], int]:
         """Returns how many rows there are of each method and repetition."""
@@ -210,30 +210,39 @@ CREATE TABLE rows (
 
     def pace(self) -> Pace | None:
         """Returns what the sessions took, as far as they came to say so; None where none did."""
-        found = self.read("SELECT value FROM info WHERE key LIKE 'session %'")
-        known = [self._made(lambda values: _PACE.validate_json(values[0], strict=True), one) for one in found]
-        return Pace(sum(one.questions for one in known), sum(one.seconds for one in known)) if known else None
+        sessions = self.read("SELECT value FROM info WHERE key LIKE 'session %'")
+        known = [
+            self._made(lambda values: _PACE.validate_json(values[0], strict=True), session) for session in sessions
+        ]
+        return (
+            Pace(
+                sum(session_pace.questions for session_pace in known),
+                sum(session_pace.seconds for session_pace in known),
+            )
+            if known
+            else None
+        )
 
     def examples(self) -> Iterator[Example]:
         """Yields the examples in the order of the data set, reading as it goes."""
         query = f"SELECT {_EXAMPLE} FROM examples AS e ORDER BY e.place"
-        return (self._made(to_example, one) for one in self.read(query))
+        return (self._made(to_example, values) for values in self.read(query))
 
     def rows(self, method: Method, repeat: int = 0) -> Iterator[Row]:
         """Yields the rows of a method in the order of the data set."""
-        return (self._made(to_row, one) for one in self.read(f"SELECT {_ROW} {_JOIN}", method, repeat))
+        return (self._made(to_row, values) for values in self.read(f"SELECT {_ROW} {_JOIN}", method, repeat))
 
     def pairs(self, method: Method, repeat: int = 0) -> Iterator[tuple[Example, Row]]:
         """Yields each example with its row, in the order of the data set; examples without a row are left out."""
-        for one in self.read(f"SELECT {_EXAMPLE}, {_ROW} {_JOIN}", method, repeat):
-            yield self._made(to_example, one[: len(EXAMPLE)]), self._made(to_row, one[len(EXAMPLE) :])
+        for values in self.read(f"SELECT {_EXAMPLE}, {_ROW} {_JOIN}", method, repeat):
+            yield self._made(to_example, values[: len(EXAMPLE)]), self._made(to_row, values[len(EXAMPLE) :])
 
     def row(self, id: str, method: Method, repeat: int = 0) -> Row | None:
         """Returns one row, or None."""
-        found = self._one(
+        stored_row = self._one(
             f"SELECT {_ROW} FROM rows AS r WHERE r.id = ? AND r.method = ? AND r.repeat = ?", id, method, repeat
         )
-        return None if found is None else self._made(to_row, found)
+        return None if stored_row is None else self._made(to_row, stored_row)
 
     def changed_picture(self) -> str:
         """Returns a picture that is not what it was when it was asked about; empty if none is found.
@@ -245,8 +254,8 @@ CREATE TABLE rows (
             "SELECT images FROM (SELECT id, images, ROW_NUMBER() OVER (ORDER BY place) AS n FROM examples) AS e"
             f" WHERE n % ? = 0 AND EXISTS (SELECT 1 FROM rows AS r WHERE r.id = e.id AND {_ASKED})"
         )
-        found = (self._made(lambda values: changed_picture(values[0]), one) for one in self.read(query, step))
-        return next(filter(None, found), "")
+        changed = (self._made(lambda values: changed_picture(values[0]), values) for values in self.read(query, step))
+        return next(filter(None, changed), "")
 
     def _one(self, query: str, *values: object) -> tuple[Any, ...] | None:
         return next(self.read(query, *values), None)

@@ -13,25 +13,25 @@ from pydantic import TypeAdapter
 from ..task import AS_EXAMPLE, Example, PictureFile, Row
 
 EXAMPLE = ("id", "question", "form", "images", "gold", "groups", "cluster", "record")
-ROW = tuple(one.name for one in fields(Row))
+ROW = tuple(field.name for field in fields(Row))
 _NESTED = frozenset(("images", "gold", "groups", "record", "trace"))
 """Columns that hold JSON."""
 _TO_ROW = TypeAdapter(Row)
 
 
-def columns(names: Sequence[str], told: Mapping[str, Any]) -> dict[str, Any]:
+def columns(names: Sequence[str], data: Mapping[str, Any]) -> dict[str, Any]:
     """Returns values as SQLite holds them; half a surrogate pair, which JSON can hold, becomes a question mark."""
-    found = {name: told[name] for name in names}
-    for name, value in found.items():
+    values = {name: data[name] for name in names}
+    for name, value in values.items():
         if name in _NESTED:
             value = json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=dict)
-        found[name] = value.encode("utf-8", "replace").decode("utf-8") if isinstance(value, str) else value
-    return found
+        values[name] = value.encode("utf-8", "replace").decode("utf-8") if isinstance(value, str) else value
+    return values
 
 
 def _plain(names: Sequence[str], values: Sequence[Any]) -> dict[str, Any]:
-    told = zip(names, values, strict=True)
-    return {name: json.loads(value) if name in _NESTED else value for name, value in told}
+    pairs = zip(names, values, strict=True)
+    return {name: json.loads(value) if name in _NESTED else value for name, value in pairs}
 
 
 def example_values(example: Example) -> dict[str, Any]:
