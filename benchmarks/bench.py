@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from bench_rows import EVAL_DATA, KINDS, Row, rows
+from bench_rows import EVAL_DATA, KINDS, BenchRow, draw_rows
 
 ROOT = Path(__file__).resolve().parents[1]
 SIDES = ("now", "then")
@@ -96,7 +96,7 @@ def checkout(commit: str, folder: Path) -> Iterator[Path]:
             git("worktree", "remove", "--force", str(folder))
 
 
-class Side:
+class BenchProcess:
     """A process that answers questions over one tree; it lives until the bench ends."""
 
     def __init__(self, name: str, tree: Path, engines: dict[str, dict[str, str]], log: Path) -> None:
@@ -106,7 +106,7 @@ class Side:
             # A session of its own: Ctrl-C reaches the bench alone, which then ends the process with its workers.
             self._process = subprocess.Popen(
                 [sys.executable, "-P", str(script), json.dumps(engines)],
-                env=environment(tree),
+                env=tree_environment(tree),
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=errors,
@@ -143,12 +143,12 @@ class Side:
         self._process.wait()
 
 
-def environment(tree: Path) -> dict[str, str]:
+def tree_environment(tree: Path) -> dict[str, str]:
     """Returns the environment in which ``codevqa`` is that of a tree."""
     return {**os.environ, "PYTHONPATH": str(tree)}
 
 
-def measure(row: Row, sides: Sequence[Side]) -> Result:
+def measure_row(row: BenchRow, sides: Sequence[BenchProcess]) -> Result:
     """Warms both sides up, then has them take turns."""
     for side in sides:
         side.ask(row.request(row.warm_up))
@@ -170,7 +170,7 @@ def spent(command: Sequence[str], tree: Path) -> float:
         BenchError: it failed.
     """
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    done = subprocess.run(command, env=environment(tree), capture_output=True, text=True)
+    done = subprocess.run(command, env=tree_environment(tree), capture_output=True, text=True)
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     if done.returncode:
         raise BenchError(f"{' '.join(command)} failed: {(done.stderr.strip().splitlines() or ['no message'])[-1]}")
@@ -200,7 +200,7 @@ def starts(trees: Sequence[Path], work: Path, rounds: int) -> list[Result]:
     return [Result(name, tuple(each), 0, torch=statistics.median(torch)) for name, each in pairs.items()]
 
 
-def show(result: Result) -> str:
+def result_line(result: Result) -> str:
     """Returns a line of the table."""
     speeds = [statistics.median(side) for side in zip(*result.pairs, strict=True)]
     if result.count:
@@ -241,22 +241,22 @@ def bench(options: argparse.Namespace) -> int:
     with ExitStack() as stack:
         work = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="codevqa-bench-")))
         trees = (ROOT, stack.enter_context(checkout(commit, work / "then")))
-        plan, engines = rows(work, options.rounds, options.scale, options.only)
+        plan, engines = draw_rows(work, options.rounds, options.scale, options.only)
         engines["mini"] = parts
         if plan:
             say("Loading the models of both sides.")
             sides = []
             for name, tree in zip(SIDES, trees, strict=True):
-                sides.append(Side(name, tree, engines, work / f"{name}.log"))
+                sides.append(BenchProcess(name, tree, engines, work / f"{name}.log"))
                 stack.callback(sides[-1].close)
             for side in sides:
                 side.wait()
-        results = [measure(row, sides) for row in plan]
+        results = [measure_row(row, sides) for row in plan]
         if not options.only or "start" in options.only:
             results += starts(trees, work, min(options.rounds, TURNS_OF_STARTS))
     print(f"{'row':18}{'now':>11}{'then':>11}{'ratio':>8}  {'range':14}{'equal answers':>14}")
     for result in results:
-        print(show(result))
+        print(result_line(result))
     slower = [result.name for result in results if verdict(result.ratios) == "slower"]
     print(f"Slower than {commit}: {', '.join(slower)}." if slower else f"Nothing is slower than {commit}.")
     return 1 if slower else 0

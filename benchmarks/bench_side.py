@@ -18,7 +18,7 @@ from PIL import Image
 from codevqa import CodeVQA, Question
 
 
-def questions(items: list[dict[str, Any]], decode: bool) -> list[Question]:
+def as_questions(items: list[dict[str, Any]], decode: bool) -> list[Question]:
     """Returns the questions; ``decode`` reads their pictures here, outside of what is timed."""
     return [
         Question(
@@ -28,13 +28,13 @@ def questions(items: list[dict[str, Any]], decode: bool) -> list[Question]:
     ]
 
 
-def measure(vqa: CodeVQA, request: dict[str, Any]) -> dict[str, Any]:
+def run_round(vqa: CodeVQA, request: dict[str, Any]) -> dict[str, Any]:
     """Runs one round; returns its seconds, its answers, and how many questions failed."""
     if request["method"] == "prompt":
         start = time.perf_counter()
         answers = [vqa.prompt(item["text"], form=item["form"]) for item in request["questions"]]
         return {"seconds": time.perf_counter() - start, "answers": answers, "failed": 0}
-    batch = questions(request["questions"], request["decode"])
+    batch = as_questions(request["questions"], request["decode"])
     start = time.perf_counter()
     replies = vqa.ask_many(batch, method=request["method"])
     seconds = time.perf_counter() - start
@@ -60,7 +60,7 @@ def main() -> None:
         reply({"package": sys.modules["codevqa"].__file__})
         for line in sys.stdin:
             request = json.loads(line)
-            reply(measure(engines[request["engine"]], request))
+            reply(run_round(engines[request["engine"]], request))
 
 
 if __name__ == "__main__":

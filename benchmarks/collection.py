@@ -21,12 +21,12 @@ from PIL import Image as PILImage
 from sklearn.linear_model import LogisticRegression  # type: ignore[import-untyped, unused-ignore]
 
 from codevqa import CodeVQA
-from codevqa.core.images import Picture, hold
+from codevqa.core.images import Picture, freeze_sources
 from codevqa.core.selection import MATCH, READ
 from codevqa.miniworld.phrases import with_article
-from codevqa.miniworld.truth import query
-from codevqa.miniworld.world import draw, sample_scene
-from codevqa.models.base import MatchRequest
+from codevqa.miniworld.truth import query_truth
+from codevqa.miniworld.world import draw_scene, sample_scene
+from codevqa.models.protocols import MatchRequest
 
 SEEDS = (101, 102, 103)
 _NLVR = {"#0099ff": "blue", "Black": "black", "Yellow": "yellow"}
@@ -41,15 +41,15 @@ class Set(NamedTuple):
     truths: dict[str, list[bool]]
 
 
-def drawn(seed: int, count: int) -> Set:
+def draw_set(seed: int, count: int) -> Set:
     """Draws scenes, and describes some of their things."""
     rng = random.Random(seed)
     scenes = [sample_scene(rng, max_things=5, split="test") for _ in range(count)]
     things = [thing for scene in rng.sample(scenes, 12) for thing in scene.things[:1]]
     names = [f"{thing.color} {thing.kind}" for thing in things] + [f"{thing.size} {thing.kind}" for thing in things[:4]]
     texts = dict.fromkeys((*map(with_article, names), "a blue block above a black block"))
-    known = {text: [query(scene, f"Is there {text}?") == "yes" for scene in scenes] for text in texts}
-    return Set(f"drawn, seed {seed}", tuple(map(_held, map(draw, scenes))), known)
+    known = {text: [query_truth(scene, f"Is there {text}?") == "yes" for scene in scenes] for text in texts}
+    return Set(f"drawn, seed {seed}", tuple(map(_hold_image, map(draw_scene, scenes))), known)
 
 
 def nlvr(folder: Path, count: int) -> Iterator[Set]:
@@ -60,7 +60,7 @@ def nlvr(folder: Path, count: int) -> Iterator[Set]:
     pictures, shown = [], []
     for row in random.Random(7).sample(rows, count // 3):
         with PILImage.open(folder / "images" / row["directory"] / f"dev-{row['identifier']}-0.png") as image:
-            pictures += [_held(image.convert("RGB").crop((left, 0, left + 100, 100))) for left in _BOXES]
+            pictures += [_hold_image(image.convert("RGB").crop((left, 0, left + 100, 100))) for left in _BOXES]
         shown += [{(_NLVR[item["color"]], item["type"]) for item in box} for box in row["structured_rep"]]
     pairs = [(color, kind) for color in _NLVR.values() for kind in ("square", "circle", "triangle")]
     yield Set("NLVR boxes", tuple(pictures), {f"a {' '.join(pair)}": [pair in box for box in shown] for pair in pairs})
@@ -70,7 +70,7 @@ def calibration(count: int, folder: Path) -> None:
     """Prints the fit of logits, the reliability of chances and the coverage of ranges."""
     chances, truths, covered, widths = [], [], [], []
     with CodeVQA.from_preset("mini") as vqa:
-        for group in (*(drawn(seed, count) for seed in SEEDS), *nlvr(folder, count)):
+        for group in (*(draw_set(seed, count) for seed in SEEDS), *nlvr(folder, count)):
             for description, truth in group.truths.items():
                 logits = vqa.models.matcher.logits([MatchRequest(picture, description) for picture in group.pictures])  # type: ignore[union-attr]
                 result = vqa.run(list(group.pictures), f'answer = len(select(images, "{description}"))').selections[0]
@@ -96,7 +96,7 @@ def calibration(count: int, folder: Path) -> None:
 
 def recall(count: int, folder: Path) -> None:
     """Prints how many pictures that count a threshold keeps, and how many of all it rules out."""
-    for group in (*(drawn(seed, count) for seed in SEEDS), *nlvr(folder, count)):
+    for group in (*(draw_set(seed, count) for seed in SEEDS), *nlvr(folder, count)):
         for threshold in (0.05, 0.1, 0.15, 0.2):
             fast = {"sets.exact": False, "sets.rule_out": threshold}
             kept, true, out, scored = 0, 0, 0, 0
@@ -109,8 +109,8 @@ def recall(count: int, folder: Path) -> None:
             print(f"{group.name}: {threshold}: recall {kept / true:.3f} of {true}, rules out {out / scored:.3f}")
 
 
-def _held(image: PILImage.Image) -> Picture:
-    return hold(image)[0]  # type: ignore[return-value]
+def _hold_image(image: PILImage.Image) -> Picture:
+    return freeze_sources(image)[0]  # type: ignore[return-value]
 
 
 if __name__ == "__main__":

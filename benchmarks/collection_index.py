@@ -25,12 +25,12 @@ from PIL import Image
 
 from codevqa import CodeVQA
 from codevqa.core.collection import Collection
-from codevqa.models.base import MatchRequest, SimilarityRequest
+from codevqa.models.protocols import MatchRequest, SimilarityRequest
 
 STEPS = ("open", "open again", "index", "compare", "compare again", "closely")
 
 
-def draw(folder: Path, count: int, side: int) -> None:
+def draw_pictures(folder: Path, count: int, side: int) -> None:
     """Draws pictures whose files are about as large as photographs of that size."""
     folder.mkdir()
     numbers = np.random.default_rng(0)
@@ -79,7 +79,7 @@ def main() -> None:
         return
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place) / "pictures"
-        draw(folder, options.pictures, options.side)
+        draw_pictures(folder, options.pictures, options.side)
         print(f"{options.pictures:,} pictures, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}")
         print(f"{'step':14} {'seconds':>8} {'pictures/s':>11} {'of opening':>11} {'peak MB':>8}")
         first = 0.0

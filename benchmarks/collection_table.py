@@ -21,7 +21,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from codevqa.cli.options import chosen
+from codevqa.cli.options import choose_options
 from codevqa.core.trace import Method
 from codevqa.eval import open_dataset
 from codevqa.eval.metrics import metric_for
@@ -36,7 +36,7 @@ HEAD = ("pictures", "kind", "method", "n", "exact %", "95 %", "error", "F1", "F1
 
 
 @dataclass(frozen=True)
-class Plan:
+class TablePlan:
     """What is measured."""
 
     work: Path
@@ -56,11 +56,13 @@ class Plan:
         folder = self.work / f"data-{self.questions}" / f"{seed}"
         name = f"{self.split}_{size}"
         if not (folder / "collections" / f"{name}.jsonl").is_file():
-            export_collections.write_split(folder / "collections", self.split, self.questions, seed, 0, size)
+            export_collections.write_collections_split(
+                folder / "collections", self.split, self.questions, seed, 0, size
+            )
         return open_dataset("collections", folder, name)
 
 
-def measured(plan: Plan, answerer: Answerer) -> list[dict[str, Any]]:
+def measure_plan(plan: TablePlan, answerer: Answerer) -> list[dict[str, Any]]:
     """Asks what has no row yet, and returns all rows of the plan."""
     kept = [json.loads(line) for line in plan.rows.read_text().splitlines()] if plan.rows.is_file() else []
     done = {(row["size"], row["seed"], row["id"], row["method"], row["questions"]): row for row in kept}
@@ -74,19 +76,19 @@ def measured(plan: Plan, answerer: Answerer) -> list[dict[str, Any]]:
                     jobs = [Job(method, 0, 0) for method, key in keys.items() if key not in done]
                     # One after the other: what one method reads, the next would have for nothing at the same time.
                     for job in jobs:
-                        (row,) = asyncio.run(_answered(answerer, example, job))
-                        done[keys[job.method]] = line = record(plan, size, seed, example, row)
+                        (row,) = asyncio.run(_ask_example(answerer, example, job))
+                        done[keys[job.method]] = line = answer_row(plan, size, seed, example, row)
                         file.write(json.dumps(line) + "\n")
                         file.flush()
                     rows += [done[key] for key in keys.values()]
     return rows
 
 
-async def _answered(answerer: Answerer, example: Example, job: Job) -> list[Row]:
+async def _ask_example(answerer: Answerer, example: Example, job: Job) -> list[Row]:
     return await answerer(example, [job])
 
 
-def record(plan: Plan, size: int, seed: int, example: Example, row: Row) -> dict[str, Any]:
+def answer_row(plan: TablePlan, size: int, seed: int, example: Example, row: Row) -> dict[str, Any]:
     """Returns what is kept of an answer."""
     picked = row.trace.get("picked")
     return {
@@ -107,7 +109,7 @@ def record(plan: Plan, size: int, seed: int, example: Example, row: Row) -> dict
     }
 
 
-def lines(rows: Sequence[Mapping[str, Any]], plan: Plan) -> Iterator[str]:
+def size_table(rows: Sequence[Mapping[str, Any]], plan: TablePlan) -> Iterator[str]:
     """Yields the table, a line at a time."""
     yield f"| {' | '.join(HEAD)} |"
     yield "|---" * len(HEAD) + "|"
@@ -120,10 +122,10 @@ def lines(rows: Sequence[Mapping[str, Any]], plan: Plan) -> Iterator[str]:
                     if row["size"] == size and row["method"] == method and kind in ("all kinds", row["kind"])
                 ]
                 if some:
-                    yield f"| {' | '.join((f'{size}', kind, method, *cells(some)))} |"
+                    yield f"| {' | '.join((f'{size}', kind, method, *figure_cells(some)))} |"
 
 
-def cells(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+def figure_cells(rows: Sequence[Mapping[str, Any]]) -> list[str]:
     """Returns the figures of some rows."""
     exact = mean([row["exact"] for row in rows], clusters=[f"{row['seed']} {row['cluster']}" for row in rows])
     f1s = [row["f1"] for row in rows if row["f1"] is not None]
@@ -131,14 +133,14 @@ def cells(rows: Sequence[Mapping[str, Any]]) -> list[str]:
         f"{exact.n}",
         f"{100 * exact.value:.1f}",
         f"{100 * exact.low:.1f} to {100 * exact.high:.1f}",
-        _mean(row["error"] for row in rows),
-        _mean(f1s),
+        _format_mean(row["error"] for row in rows),
+        _format_mean(f1s),
         f"{len(f1s)}" if f1s else "",
         f"{fmean(row['seconds'] for row in rows):.2f}",
     ]
 
 
-def _mean(values: Iterable[float | None]) -> str:
+def _format_mean(values: Iterable[float | None]) -> str:
     known = [value for value in values if value is not None]
     return f"{fmean(known):.2f}" if known else ""
 
@@ -156,8 +158,8 @@ def main() -> None:
     parser.add_argument("--method", default="codevqa", help="with commas between, or all")
     parser.add_argument("--set", action="append", metavar="FIELD=VALUE", help="as for codevqa eval")
     options = parser.parse_args()
-    choice = chosen(options.preset, None, None, options.set)
-    plan = Plan(
+    choice = choose_options(options.preset, None, None, options.set)
+    plan = TablePlan(
         options.work,
         tuple(map(int, options.sizes.split(","))),
         options.questions,
@@ -169,7 +171,7 @@ def main() -> None:
     make = engine_for(plan.data(plan.seeds[0], plan.sizes[0]), choice.preset, choice.layers)
     answerer = LocalAnswerer(make())
     try:
-        print("\n".join(lines(measured(plan, answerer), plan)))
+        print("\n".join(size_table(measure_plan(plan, answerer), plan)))
     finally:
         answerer.close()
 

@@ -29,7 +29,7 @@ _DRAFTS = TypeAdapter(tuple[Draft, ...])
 Array = NDArray[np.float64]
 
 
-def read(runs: Sequence[Path]) -> tuple[dict[str, Array], Array, list[str]]:
+def read_runs(runs: Sequence[Path]) -> tuple[dict[str, Array], Array, list[str]]:
     """Returns what is known of the answers of several programs, their scores and their clusters."""
     known: dict[str, list[float]] = {"WORLDS": [], "VOTES": []}
     right, clusters = [], []
@@ -48,7 +48,7 @@ def read(runs: Sequence[Path]) -> tuple[dict[str, Array], Array, list[str]]:
     return {name: np.array(values) for name, values in known.items()}, np.array(right), clusters
 
 
-def figures(share: Array, sure: Array, right: Array) -> str:
+def format_figures(share: Array, sure: Array, right: Array) -> str:
     """Returns errors at full and at 80 % coverage, the area under the curve, and the error of calibration."""
     errors = risk(share, 1 - right)
     tenths = np.array_split(np.argsort(share, kind="stable"), 10)
@@ -64,7 +64,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("runs", nargs="+", type=Path)
     try:
-        known, right, clusters = read(parser.parse_args().runs)
+        known, right, clusters = read_runs(parser.parse_args().runs)
     except CodeVQAError as error:
         parser.error(str(error))
     if not clusters:
@@ -78,8 +78,8 @@ def main() -> None:
         )[:, 1]
         for run in dict.fromkeys(cluster.partition("\0")[0] for cluster in clusters):
             here = np.array([cluster.partition("\0")[0] == run for cluster in clusters])
-            print(f"  {run}: {figures(share[here], sure[here], right[here])}")
-        print(f"  all: {figures(share, sure, right)}")
+            print(f"  {run}: {format_figures(share[here], sure[here], right[here])}")
+        print(f"  all: {format_figures(share, sure, right)}")
 
 
 if __name__ == "__main__":

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from codevqa.eval.statistics import compare, mean
+from codevqa.eval.statistics import compare_scores, mean
 
 ROUNDS = 500
 """Runs that are drawn; four times as many of data sets of up to ``SMALL`` questions, where they cost little."""
@@ -54,7 +54,9 @@ class Structure:
         return draws
 
 
-def _flat(name: str, sizes: NDArray[Any], part: float, right: tuple[float, float] = (TRUE, OTHER)) -> Structure:
+def _flat_structure(
+    name: str, sizes: NDArray[Any], part: float, right: tuple[float, float] = (TRUE, OTHER)
+) -> Structure:
     labels = np.repeat(np.arange(len(sizes)), sizes)
     return Structure(name, ((labels, part),), labels, right)
 
@@ -74,21 +76,21 @@ def structures() -> list[Structure]:
     nlvr = 6 * random.choice([2, 3, 4, 5], 267, p=[0.05, 0.3, 0.55, 0.1])
     most = np.concatenate([np.tile([2, 3, 4, 5, 6], 12), np.repeat([12, 20, 30, 40, 60], 3)])
     return [
-        _flat("GQA, testdev-like: 398 pictures x 31", np.full(398, 31), 0.1),
-        _flat("NLVR: 267 statements x 12 to 30 pictures", nlvr, 0.5),
+        _flat_structure("GQA, testdev-like: 398 pictures x 31", np.full(398, 31), 0.1),
+        _flat_structure("NLVR: 267 statements x 12 to 30 pictures", nlvr, 0.5),
         nlvr2,
-        _flat("mini-GQA: 120 pictures x 5", np.full(120, 5), 0.15),
+        _flat_structure("mini-GQA: 120 pictures x 5", np.full(120, 5), 0.15),
         Structure("mini-COVR: 120 sets x 1", (), np.arange(120)),
-        _flat("mini-NLVR2: 30 statements x 4 pairs", np.full(30, 4), 0.3),
-        _flat("5 pictures x 5", np.full(5, 5), 0.15),
+        _flat_structure("mini-NLVR2: 30 statements x 4 pairs", np.full(30, 4), 0.3),
+        _flat_structure("5 pictures x 5", np.full(5, 5), 0.15),
         # What is right that often correlates within clusters by some .3.
-        _flat("75 pictures x 2 to 60, 97 % right in bunches", most, 0.65, HIGH),
-        _flat("NLVR, 99.5 % right in bunches", nlvr, 0.75, (0.995, 0.985)),
+        _flat_structure("75 pictures x 2 to 60, 97 % right in bunches", most, 0.65, HIGH),
+        _flat_structure("NLVR, 99.5 % right in bunches", nlvr, 0.75, (0.995, 0.985)),
     ]
 
 
 @dataclass(frozen=True)
-class Coverage:
+class CoverageRates:
     """Shares of the rounds."""
 
     share: float
@@ -99,7 +101,7 @@ class Coverage:
     """The test finds a difference where there is none."""
 
 
-def covered(structure: Structure) -> Coverage:
+def measure_coverage(structure: Structure) -> CoverageRates:
     """Returns how often intervals hold the truth, and tests do not."""
     true, other = structure.right
     high, low = (NormalDist().inv_cdf(rate) for rate in structure.right)
@@ -107,18 +109,18 @@ def covered(structure: Structure) -> Coverage:
     for numbers in structure.numbers(ROUNDS if len(structure.clusters) > SMALL else 4 * ROUNDS):
         ours, theirs = numbers < high
         share = mean(ours, clusters=structure.clusters)
-        difference = compare(ours, numbers[1] < low, clusters=structure.clusters).difference
-        null = compare(ours, theirs, clusters=structure.clusters)
+        difference = compare_scores(ours, numbers[1] < low, clusters=structure.clusters).difference
+        null = compare_scores(ours, theirs, clusters=structure.clusters)
         held = (share.low <= true <= share.high, difference.low <= true - other <= difference.high)
         rows.append((*held, null.p_value < 0.05))
-    return Coverage(*np.mean(rows, axis=0).tolist())
+    return CoverageRates(*np.mean(rows, axis=0).tolist())
 
 
 def main() -> None:
     """Prints the table."""
     print("| structure | accuracy | difference | true null rejected |\n|---|---|---|---|")
     for structure in structures():
-        coverage = covered(structure)
+        coverage = measure_coverage(structure)
         print(
             f"| {structure.name} | {coverage.share:.3f} | {coverage.difference:.3f} | {coverage.rejected:.3f} |",
             flush=True,

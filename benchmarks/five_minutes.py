@@ -51,7 +51,7 @@ QUESTIONS = (
 
 
 @dataclass
-class Walk:
+class CloneWalk:
     """A clone and what was seen in it."""
 
     home: Path
@@ -98,7 +98,7 @@ def walk(home: Path) -> list[str]:
     """Takes every step in a clone; returns what was not as it should be."""
     codevqa, garden = ".venv/bin/codevqa", "examples/pictures/garden.png"
     photograph = ".venv/lib/python3*/site-packages/sklearn/datasets/images/china.jpg"
-    tour = Walk(home)
+    tour = CloneWalk(home)
     tour.step("git clone", f"git clone -q --no-hardlinks {ROOT} . && du -sh --exclude .git . | cut -f1", "M")
     tour.step("make demo", "make demo", "Ask yourself")
     tour.step("import torch, to compare with", ".venv/bin/python -c 'import torch'", "")
@@ -128,7 +128,7 @@ def walk(home: Path) -> list[str]:
     return tour.failed
 
 
-def browse(tour: Walk) -> None:
+def browse(tour: CloneWalk) -> None:
     """Looks at the page and at the report on every width, light and dark."""
     sys.path.insert(0, str(ROOT / "tests"))
     from browser_kit import FLAGS, Visitor, chromium
@@ -150,12 +150,12 @@ def browse(tour: Walk) -> None:
                 tour.see(name, partial(own_picture, visitor(width, height, dark), tour.home))
         for (width, height), dark in product(WINDOWS, (False, True)):
             name = f"report, {width}{', dark' if dark else ''}"
-            tour.see(name, partial(report, visitor(width, height, dark), tour.home))
+            tour.see(name, partial(open_report, visitor(width, height, dark), tour.home))
         browser.close()
 
 
 @contextmanager
-def serving(tour: Walk) -> Iterator[None]:
+def serving(tour: CloneWalk) -> Iterator[None]:
     """Serves the page from the clone, from the moment that this begins."""
     command = [".venv/bin/codevqa", "demo", "--port", str(PORT), "--no-browser"]
     with (
@@ -193,7 +193,7 @@ def own_picture(someone: Visitor, home: Path) -> str:
     return f"{reply[:60]}; {calm(someone)}"
 
 
-def report(someone: Visitor, home: Path) -> str:
+def open_report(someone: Visitor, home: Path) -> str:
     """Opens the report on the ten questions."""
     someone.page.goto((home / "runs" / "own" / "report.html").as_uri())
     someone.page.locator("#questions[data-whole]").wait_for()

@@ -23,7 +23,7 @@ from typing import Any
 
 from codevqa.eval.statistics import mcnemar, wilson
 
-Row = Mapping[str, Any]
+ProgramRow = Mapping[str, Any]
 VERDICTS = ("right", "wrong")
 
 
@@ -32,7 +32,7 @@ class JudgeError(Exception):
 
 
 @dataclass(frozen=True)
-class Item:
+class ProgramToJudge:
     """A program to be judged."""
 
     question: str
@@ -42,7 +42,7 @@ class Item:
     """The ways that wrote it: one, or both."""
 
 
-def items_of(rows: Sequence[Row], ways: Sequence[str], seed: int) -> list[Item]:
+def items_of(rows: Sequence[ProgramRow], ways: Sequence[str], seed: int) -> list[ProgramToJudge]:
     """Returns the programs of two ways in random order.
 
     Args:
@@ -62,12 +62,12 @@ def items_of(rows: Sequence[Row], ways: Sequence[str], seed: int) -> list[Item]:
     for id, row in first.items():
         sources = {row["source"]: [ways[0]]}
         sources.setdefault(second[id]["source"], []).append(ways[1])
-        items += [Item(row["question"], source, id, tuple(wrote)) for source, wrote in sources.items()]
+        items += [ProgramToJudge(row["question"], source, id, tuple(wrote)) for source, wrote in sources.items()]
     random.Random(seed).shuffle(items)
     return items
 
 
-def sheet_of(items: Sequence[Item]) -> str:
+def sheet_of(items: Sequence[ProgramToJudge]) -> str:
     """Returns the sheet to be filled in."""
     parts = ["# Programs to judge\n\nPut right or wrong behind each verdict.\n"]
     for number, item in enumerate(items, 1):
@@ -90,7 +90,7 @@ def verdicts_of(sheet: str, count: int) -> list[bool]:
     return [word == "right" for word in verdicts]
 
 
-def score(items: Sequence[Item], verdicts: Sequence[bool], ways: Sequence[str]) -> list[str]:
+def score(items: Sequence[ProgramToJudge], verdicts: Sequence[bool], ways: Sequence[str]) -> list[str]:
     """Returns the lines of the result: a line a way, and the sign test."""
     right: dict[str, dict[str, bool]] = {way: {} for way in ways}
     for item, verdict in zip(items, verdicts, strict=True):
@@ -129,7 +129,7 @@ def main() -> int:
             print(f"{len(items)} programs to judge in {options.out}.")
         else:
             key = json.loads(options.sheet.with_suffix(".key.json").read_text(encoding="utf-8"))
-            items = [Item(**{**item, "ways": tuple(item["ways"])}) for item in key["items"]]
+            items = [ProgramToJudge(**{**item, "ways": tuple(item["ways"])}) for item in key["items"]]
             verdicts = verdicts_of(options.sheet.read_text(encoding="utf-8"), len(items))
             print("\n".join(score(items, verdicts, key["ways"])))
     except (JudgeError, OSError) as error:

@@ -29,55 +29,57 @@ from safetensors.numpy import load_file
 
 import codevqa
 from codevqa.core.images import Picture, load_picture
-from codevqa.models.base import CaptionRequest, MatchRequest, SimilarityRequest
 from codevqa.models.blip import BlipCaptioner, BlipMatcher
 from codevqa.models.blip.lavis_names import convert_lavis
 from codevqa.models.lavis.parts import LavisCaptioner, LavisMatcher
 from codevqa.models.lavis.process import python_of
+from codevqa.models.protocols import CaptionRequest, MatchRequest, SimilarityRequest
 
 PIECES = 30_522
 """BERT's vocabulary."""
 
 Numbers: TypeAlias = npt.NDArray[Any]
-One = TypeVar("One")
+Numeric = TypeVar("Numeric")
 Caption = TypeVar("Caption")
 
 
 @dataclass(frozen=True)
-class Found(Generic[One, Caption]):
+class NetworkOutputs(Generic[Numeric, Caption]):
     """What one side computed, or how far it is from the other; each list has one entry a picture."""
 
-    itm: list[One]
+    itm: list[Numeric]
     """The two ITM logits."""
-    itc: list[One]
+    itc: list[Numeric]
     """The ITC scores with each text."""
-    gradcam: list[One]
+    gradcam: list[Numeric]
     """The GradCAM maps of all tokens."""
-    relevance: list[One]
+    relevance: list[Numeric]
     """The map averaged over the words, as ``match`` returns it."""
-    logits: list[One]
+    logits: list[Numeric]
     """The captioner's logits over the prompt."""
     captions: list[Caption]
     """The greedy captions, or whether they are the same tokens."""
 
 
-Side: TypeAlias = Found[Numbers, list[int]]
-Parity: TypeAlias = Found[float, bool]
+SideOutputs: TypeAlias = NetworkOutputs[Numbers, list[int]]
+Parity: TypeAlias = NetworkOutputs[float, bool]
 
 
 @dataclass(frozen=True)
-class Asked:
+class ParityRequests:
     """What both sides are asked."""
 
     pairs: list[MatchRequest]
     captions: list[CaptionRequest]
 
 
-def ask(asked: Asked, matcher: BlipMatcher | LavisMatcher, captioner: BlipCaptioner | LavisCaptioner) -> Side:
+def compute_outputs(
+    asked: ParityRequests, matcher: BlipMatcher | LavisMatcher, captioner: BlipCaptioner | LavisCaptioner
+) -> SideOutputs:
     """Has one side compute everything."""
     maps, itm = zip(*matcher.token_maps(asked.pairs), strict=True)
     every = [SimilarityRequest(pair.picture, other.text) for pair in asked.pairs for other in asked.pairs]
-    return Found(
+    return NetworkOutputs(
         list(itm),
         list(np.array(matcher.similarity(every)).reshape(len(asked.pairs), -1)),
         list(maps),
@@ -87,7 +89,7 @@ def ask(asked: Asked, matcher: BlipMatcher | LavisMatcher, captioner: BlipCaptio
     )
 
 
-def compare(ours: Side, theirs: Side) -> Parity:
+def compare_sides(ours: SideOutputs, theirs: SideOutputs) -> Parity:
     """Measures how far the one side is from the other."""
 
     def apart(name: str) -> list[float]:
@@ -98,7 +100,7 @@ def compare(ours: Side, theirs: Side) -> Parity:
     return Parity(apart("itm"), apart("itc"), apart("gradcam"), apart("relevance"), apart("logits"), same)
 
 
-def measure(golden: Path, work: Path) -> Parity:
+def measure_parity(golden: Path, work: Path) -> Parity:
     """Runs both networks on the golden inputs; converted checkpoints are written to ``work``."""
     convert_lavis(golden / "lavis.safetensors", golden / "vocab.txt", work / "matcher")
     convert_lavis(golden / "lavis_caption.safetensors", golden / "vocab.txt", work / "captioner")
@@ -107,7 +109,7 @@ def measure(golden: Path, work: Path) -> Parity:
     # LAVIS's rows: the first token, the mean over the words, then each token from the second on, and padding.
     rows = [maps[: 1 + mask.sum()] for maps, mask in zip(wanted["gradcam"], wanted["attention_mask"], strict=True)]
     prompt = captions["prompt_ids"].shape[1]
-    theirs = Found(
+    theirs = NetworkOutputs(
         list(wanted["itm"]),
         list(wanted["itc"]),
         [np.concatenate([maps[:1], maps[2:]]) for maps in rows],
@@ -118,11 +120,11 @@ def measure(golden: Path, work: Path) -> Parity:
     matcher = BlipMatcher.from_pretrained(str(work / "matcher"), device="cpu", block=block)
     longest = captions["greedy"].shape[1]
     captioner = BlipCaptioner.from_pretrained(str(work / "captioner"), device="cpu", max_length=longest)
-    asked = Asked(
+    asked = ParityRequests(
         [MatchRequest(picture, text) for picture, text in zip(pictures, texts, strict=True)],
         [CaptionRequest(*pair) for pair in zip(pictures, map(tuple, captions["patches"].tolist()), strict=True)],
     )
-    return compare(ask(asked, matcher, captioner), theirs)
+    return compare_sides(compute_outputs(asked, matcher, captioner), theirs)
 
 
 def inputs(golden: Path) -> tuple[list[str], list[Picture], int]:
@@ -152,21 +154,21 @@ def live(golden: Path, work: Path, size: str) -> Parity:
     texts, pictures, _ = inputs(golden)
     drawn = np.random.default_rng(0)
     patches = [tuple(sorted(drawn.choice(576, 20, replace=False).tolist())) for _ in texts]
-    asked = Asked(
+    asked = ParityRequests(
         [MatchRequest(picture, text) for picture, text in zip(pictures, texts, strict=True)],
         [CaptionRequest(picture, some) for picture, some in zip(pictures, patches, strict=True)],
     )
-    theirs = ask(
+    theirs = compute_outputs(
         asked,
         LavisMatcher.from_pretrained(str(work / "matcher.pth"), vocabulary=str(vocabulary), device="cpu"),
         LavisCaptioner.from_pretrained(str(work / "captioner.pth"), vocabulary=str(vocabulary), device="cpu"),
     )
-    ours = ask(
+    ours = compute_outputs(
         asked,
         BlipMatcher.from_pretrained(str(work / "matcher"), device="cpu"),
         BlipCaptioner.from_pretrained(str(work / "captioner"), device="cpu"),
     )
-    return compare(ours, theirs)
+    return compare_sides(ours, theirs)
 
 
 def beside_transformers(matcher: str, captioner: str, block: int) -> Parity:
@@ -174,14 +176,14 @@ def beside_transformers(matcher: str, captioner: str, block: int) -> Parity:
     sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
     from blip_kit import PICTURES, TEXTS, Reference
 
-    asked = Asked(
+    asked = ParityRequests(
         [MatchRequest(picture, text) for picture, text in zip(PICTURES, TEXTS, strict=True)],
         [CaptionRequest(picture) for picture in PICTURES],
     )
     match_model, caption_model = Reference(matcher), Reference(captioner)
     maps, itm = zip(*(match_model.gradcam(pair.picture, pair.text, block) for pair in asked.pairs), strict=True)
     itc = [[match_model.similarity(pair.picture, text) for text in TEXTS] for pair in asked.pairs]
-    theirs = Found(
+    theirs = NetworkOutputs(
         list(itm),
         list(np.array(itc)),
         list(maps),
@@ -189,15 +191,15 @@ def beside_transformers(matcher: str, captioner: str, block: int) -> Parity:
         [caption_model.prompt_logits(request).numpy() for request in asked.captions],
         [caption_model.caption(request) for request in asked.captions],
     )
-    ours = ask(
+    ours = compute_outputs(
         asked,
         BlipMatcher.from_pretrained(matcher, device="cpu", block=block, average="all"),
         BlipCaptioner.from_pretrained(captioner, device="cpu"),
     )
-    return compare(ours, theirs)
+    return compare_sides(ours, theirs)
 
 
-def show(title: str, parity: Parity) -> None:
+def print_parity(title: str, parity: Parity) -> None:
     """Prints one table."""
     print(f"{title:34}" + "".join(f"{f'image {index}':>11}" for index in range(len(parity.itm))))
     for name, figures in (
@@ -221,20 +223,24 @@ def main() -> None:
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as work:
         if options.transformers:
-            from random_blip import save
+            from random_blip import save_random_blip
 
             weights = f"{Path(codevqa.__file__).parent}/mini/weights"
             named = {"mini": f"{weights}/matcher,{weights}/captioner"}.get(options.transformers, options.transformers)
-            matcher, captioner = save("base", Path(work)) if named == "base" else named.split(",")
+            matcher, captioner = save_random_blip("base", Path(work)) if named == "base" else named.split(",")
             block = options.block or (2 if options.transformers == "mini" else 7)
-            show(f"against transformers, {options.transformers}", beside_transformers(matcher, captioner, block))
+            print_parity(
+                f"against transformers, {options.transformers}", beside_transformers(matcher, captioner, block)
+            )
         elif options.golden is None:
             parser.error("name LAVIS's folder, or --transformers")
         else:
             parity = (
-                live(options.golden, Path(work), options.live) if options.live else measure(options.golden, Path(work))
+                live(options.golden, Path(work), options.live)
+                if options.live
+                else measure_parity(options.golden, Path(work))
             )
-            show(f"against LAVIS, {options.live or 'golden results'}", parity)
+            print_parity(f"against LAVIS, {options.live or 'golden results'}", parity)
 
 
 if __name__ == "__main__":

@@ -31,14 +31,14 @@ from codevqa.core.images import load_picture
 from codevqa.core.question_kind import question_kind
 from codevqa.core.trace import REFUSED, Form, Program
 from codevqa.engine.answers import fitted_answer
-from codevqa.eval.statistics import compare, mean
-from codevqa.models.base import Completion, GenerationRequest, LanguageModel
+from codevqa.eval.statistics import compare_scores, mean
+from codevqa.models.protocols import Completion, GenerationRequest, LanguageModel
 from codevqa.models.retrieval import Retriever
 from codevqa.presets.assembly import load, prompt_sets
 from codevqa.presets.presets import preset
 from codevqa.primitives.kinds import Image
 from codevqa.sandbox.sandbox import Sandbox
-from codevqa.writing.choice import judged, try_out
+from codevqa.writing.choice import judge_drafts, try_out
 from codevqa.writing.writer import Writer
 
 GOLD = Path(__file__).with_name("gold")
@@ -73,7 +73,7 @@ class Arm:
 
 
 @dataclass(frozen=True)
-class Asked:
+class GoldQuestion:
     """A question with its gold program."""
 
     id: str
@@ -88,7 +88,7 @@ class Asked:
         return "image" if self.set == "gqa" else "set"
 
 
-def read_gold(nlvr2: Path | None) -> list[Asked]:
+def read_gold(nlvr2: Path | None) -> list[GoldQuestion]:
     """Reads the gold programs; those of NLVR2 only where its sentences are."""
     questions = []
     for name in PICTURES:
@@ -98,7 +98,7 @@ def read_gold(nlvr2: Path | None) -> list[Asked]:
         if name == "nlvr2" and nlvr2 is not None:
             sentences = {row["identifier"]: row["sentence"] for row in map(json.loads, nlvr2.read_text().splitlines())}
             rows = [row | {"question": sentences[row["id"]]} for row in rows]
-        questions += [Asked(row["id"], name, row["kind"], row["question"], row["program"]) for row in rows]
+        questions += [GoldQuestion(row["id"], name, row["kind"], row["question"], row["program"]) for row in rows]
     return questions
 
 
@@ -125,14 +125,14 @@ class Together:
 
 
 @cache
-def pictures(count: int) -> tuple[Image, ...]:
+def blank_images(count: int) -> tuple[Image, ...]:
     """Returns pictures that nobody looks at."""
     picture = load_picture(PILImage.new("RGB", (8, 8)))
     return tuple(Image(number, picture) for number in range(1, count + 1))
 
 
-async def written(
-    writers: Mapping[tuple[str, str], Writer], model: LanguageModel, asked: Sequence[Asked], arms: Sequence[Arm]
+async def write_drafts(
+    writers: Mapping[tuple[str, str], Writer], model: LanguageModel, asked: Sequence[GoldQuestion], arms: Sequence[Arm]
 ) -> dict[tuple[str, str], list[str]]:
     """Returns the drafts for each arm and question."""
     jobs = [(arm, question, draft) for arm in arms for question in asked for draft in range(arm.programs)]
@@ -151,16 +151,21 @@ async def written(
     return drafts
 
 
-async def compared(question: Asked, drafts: Sequence[str], sandbox: Sandbox) -> dict[str, Any]:
+async def compare_with_gold(question: GoldQuestion, drafts: Sequence[str], sandbox: Sandbox) -> dict[str, Any]:
     """Chooses among drafts, and compares the chosen with gold."""
-    images, kind = pictures(PICTURES[question.set]), question_kind(question.question, statements=question.form == "set")
+    images, kind = (
+        blank_images(PICTURES[question.set]),
+        question_kind(question.question, statements=question.form == "set"),
+    )
 
-    def said(value: object) -> str:
+    def fit_answer(value: object) -> str:
         return fitted_answer(value, question.question, kind)
 
-    trials = await try_out(drafts, sandbox, images, said)
-    chosen = next(candidate for candidate in judged([Program(source) for source in drafts], trials) if candidate.chosen)
-    both = [await try_out([question.program, chosen.source], sandbox, images, said, seed) for seed in SEEDS]
+    trials = await try_out(drafts, sandbox, images, fit_answer)
+    chosen = next(
+        candidate for candidate in judge_drafts([Program(source) for source in drafts], trials) if candidate.chosen
+    )
+    both = [await try_out([question.program, chosen.source], sandbox, images, fit_answer, seed) for seed in SEEDS]
     pairs = [zip(*(trial.behaviour for trial in pair), strict=True) for pair in both]
     worlds = [(gold, mine) for pair in pairs for gold, mine in pair if gold is not None]
     return {
@@ -176,8 +181,8 @@ async def compared(question: Asked, drafts: Sequence[str], sandbox: Sandbox) -> 
     }
 
 
-async def measure(
-    model: LanguageModel, retriever: Retriever, asked: Sequence[Asked], arms: Sequence[Arm]
+async def measure_arms(
+    model: LanguageModel, retriever: Retriever, asked: Sequence[GoldQuestion], arms: Sequence[Arm]
 ) -> dict[str, list[dict[str, Any]]]:
     """Writes programs in several ways, and returns for each a row a question."""
     base = preset("base")
@@ -186,19 +191,20 @@ async def measure(
         for way in {arm.retrieval for arm in arms}
         for name in {question.set for question in asked}
     }
-    drafts = await written(writers, model, asked, arms)
+    drafts = await write_drafts(writers, model, asked, arms)
     served = {name: writer.primitives for (_, name), writer in writers.items()}
     async with AsyncExitStack() as stack:
         sandboxes = {name: await stack.enter_async_context(Sandbox(known)) for name, known in served.items()}
         return {
             arm.name: [
-                await compared(question, drafts[arm.name, question.id], sandboxes[question.set]) for question in asked
+                await compare_with_gold(question, drafts[arm.name, question.id], sandboxes[question.set])
+                for question in asked
             ]
             for arm in arms
         }
 
 
-def lines(rows: dict[str, list[dict[str, Any]]]) -> Iterator[str]:
+def arm_table(rows: dict[str, list[dict[str, Any]]]) -> Iterator[str]:
     """Yields the table: for each arm and set how many programs run or are refused, and how far they agree with gold."""
     base = next(iter(rows))
     for arm, all_of in rows.items():
@@ -211,7 +217,7 @@ def lines(rows: dict[str, list[dict[str, Any]]]) -> Iterator[str]:
             refused = sum(row["fault"] in REFUSED for row in mine)
             line = f"{arm:16} {name:6} runs {runs:.3f}  refused {refused}  agrees {mean(agrees)}"
             if arm != base:
-                line += f"  against {base}: {compare(agrees, [row['agrees'] for row in first])}"
+                line += f"  against {base}: {compare_scores(agrees, [row['agrees'] for row in first])}"
             yield line
 
 
@@ -228,8 +234,8 @@ def main() -> None:
         model, retriever = load("language_model", options.language_model), load("retriever", options.retriever)
     except CodeVQAError as error:
         parser.error(str(error))
-    rows = asyncio.run(measure(model, retriever, read_gold(options.nlvr2), options.arms))
-    print("\n".join(lines(rows)))
+    rows = asyncio.run(measure_arms(model, retriever, read_gold(options.nlvr2), options.arms))
+    print("\n".join(arm_table(rows)))
     if options.out:
         records = [{"arm": arm, **row} for arm, some in rows.items() for row in some]
         options.out.write_text("".join(json.dumps(row) + "\n" for row in records))

@@ -14,7 +14,7 @@ from reference import Network
 from transformers import BertTokenizer, BlipConfig, BlipForConditionalGeneration, BlipForImageTextRetrieval
 from transformers.models.blip.image_processing_pil_blip import BlipImageProcessorPil
 
-from codevqa.prompts import load as load_prompts
+from codevqa.prompts import load_prompt_set as load_prompts
 
 PIECES = 30_522
 VISION: dict[str, dict[str, int]] = {
@@ -47,7 +47,7 @@ def networks(size: str, device: str) -> tuple[Network, Network]:
     place = torch.device(device)
     text: dict[str, Any] = {**TEXT[size], "initializer_range": 0.06}
     models = []
-    with vocabulary() as folder:
+    with lend_vocabulary() as folder:
         tokenizer = BertTokenizer(vocab=str(folder / "vocab.txt"))
     for architecture in (BlipForImageTextRetrieval, BlipForConditionalGeneration):
         config = BlipConfig(vision_config=VISION[size], text_config=text)
@@ -60,7 +60,7 @@ def networks(size: str, device: str) -> tuple[Network, Network]:
 
 
 @contextmanager
-def vocabulary() -> Iterator[Path]:
+def lend_vocabulary() -> Iterator[Path]:
     """Lends a folder with a whole vocabulary, so that every token that random weights choose is a word."""
     words = sorted(
         {
@@ -76,7 +76,7 @@ def vocabulary() -> Iterator[Path]:
         yield Path(folder)
 
 
-def save(size: str, work: Path) -> tuple[str, str]:
+def save_random_blip(size: str, work: Path) -> tuple[str, str]:
     """Writes the checkpoints of a matcher and a captioner; returns their folders."""
     for name, network in zip(("matcher", "captioner"), networks(size, "cpu"), strict=True):
         network.tokenizer.add_special_tokens({"bos_token": "[DEC]", "additional_special_tokens": ["[ENC]"]})

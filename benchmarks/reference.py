@@ -42,8 +42,8 @@ from codevqa.core.errors import ModelError, ProgramError
 from codevqa.core.images import ImageSource, Picture, load_pictures
 from codevqa.core.trace import Form
 from codevqa.engine.answers import answer_text
-from codevqa.models.base import Completion, GenerationRequest, LanguageModel
 from codevqa.models.causal_lm import TransformersLM
+from codevqa.models.protocols import Completion, GenerationRequest, LanguageModel
 from codevqa.models.retrieval import ExampleIndex
 from codevqa.presets.assembly import load, prompt_sets, quiet_libraries
 from codevqa.presets.checkpoints import resolve
@@ -113,7 +113,7 @@ class Numbers:
 
 
 @dataclass(frozen=True)
-class Reading:
+class QueryReading:
     """What one query read, and what it answered."""
 
     text: str
@@ -303,9 +303,9 @@ class Release:
     def relevance(self, picture: Picture, text: str) -> torch.Tensor:
         """Returns the map that patches are drawn from, (grid, grid): one pass, averaged over the question's tokens."""
         maps, _ = self.gradcam(picture, text)
-        return maps[self._averaged(len(maps))].mean(0)
+        return maps[self._averaged_tokens(len(maps))].mean(0)
 
-    def query(self, pictures: Sequence[Picture], question: str, form: Form, task: Form) -> Reading:
+    def query(self, pictures: Sequence[Picture], question: str, form: Form, task: Form) -> QueryReading:
         """Answers a question about one picture or all from sampled captions.
 
         Raises:
@@ -326,7 +326,7 @@ class Release:
             self.counts.readings += 1
             answer = self._reader.generate([request])[0].text.strip()
             if answer:
-                return Reading(answer.lower(), tuple(read))
+                return QueryReading(answer.lower(), tuple(read))
         raise ModelError("The reader said nothing.")
 
     def get_pos(self, picture: Picture, phrase: str) -> tuple[float, float]:
@@ -334,7 +334,7 @@ class Release:
         words = range(1, len(self._tokens(phrase)["input_ids"][0]) - 1)
         for _ in words or (0,):  # the release computes everything again for each token it averages over
             maps, _ = self.gradcam(picture, phrase)
-        relevance = maps[self._averaged(len(maps))].mean(0)
+        relevance = maps[self._averaged_tokens(len(maps))].mean(0)
         row, column = divmod(int(relevance.argmax()), self._matcher.grid)
         step = 24 / self._matcher.grid
         return (column + 0.5) * step, 24 - (row + 0.5) * step
@@ -353,7 +353,7 @@ class Release:
         self.counts.vision_forwards += len(pictures)
         return int((images @ text[0]).argmax())
 
-    def _averaged(self, tokens: int) -> list[int]:
+    def _averaged_tokens(self, tokens: int) -> list[int]:
         words = list(range(1, tokens - 1))
         return list(range(tokens)) if self.numbers.every_token or not words else words
 

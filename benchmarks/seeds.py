@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 from codevqa import CodeVQA
-from codevqa.cli.options import chosen
+from codevqa.cli.options import choose_options
 from codevqa.cli.terminal import Bar
 from codevqa.core.trace import Method
 from codevqa.eval import Store, evaluate, open_dataset
@@ -35,22 +35,22 @@ from codevqa.eval.run.choices import BLIP, engine_for, methods_for
 from codevqa.eval.statistics import Interval
 from codevqa.eval.task import METHODS, PAIRS, DataSet, Example, Row
 from codevqa.miniworld import export_gqa, export_nlvr2
-from codevqa.miniworld.export import ABOUT, write
+from codevqa.miniworld.export import ABOUT, write_datasets
 from codevqa.miniworld.export_draw import SPLITS
 
 Engines: TypeAlias = Callable[[DataSet], "CodeVQA | Callable[[], CodeVQA]"]
 """Returns the engine for a data set, or what makes it."""
 FILES: Mapping[str, Callable[[str], str]] = {
-    "gqa": lambda split: f"{export_gqa.file_name(split)}_balanced",
+    "gqa": lambda split: f"{export_gqa.gqa_split_name(split)}_balanced",
     "covr": lambda split: split,
-    "nlvr2": export_nlvr2.file_name,
+    "nlvr2": export_nlvr2.nlvr2_split_name,
 }
 """Data sets, and what their files call a split of drawn data."""
 TITLES = {"gqa": "mini-GQA", "covr": "mini-COVR", "nlvr2": "mini-NLVR2"}
 
 
 @dataclass(frozen=True)
-class Plan:
+class SeedPlan:
     """What is measured."""
 
     work: Path
@@ -64,7 +64,7 @@ class Plan:
         """Returns a split of a seed's data, drawing them where they are not there."""
         folder = self.work / f"{self.images} {self.split}" / f"{seed}" / "data"
         if not (folder / ABOUT).is_file():
-            write(folder, images=self.images, seed=seed, splits=sorted({self.split, "train"}))
+            write_datasets(folder, images=self.images, seed=seed, splits=sorted({self.split, "train"}))
         return open_dataset(name, folder, FILES[name](split))
 
     def run(self, name: str, seed: int, engines: Engines) -> Store:
@@ -75,12 +75,14 @@ class Plan:
         with Bar() as bar:
             return evaluate(engines(data), data, out, methods=self.methods, resume=True, progress=bar)
 
-    def guessed(self, name: str, seed: int) -> float | None:
+    def guess_share(self, name: str, seed: int) -> float | None:
         """Returns how far the question alone comes, where that is asked."""
-        return guessed(*(self.data(name, seed, split) for split in ("train", self.split))) if self.guess else None
+        return (
+            guess_accuracy(*(self.data(name, seed, split) for split in ("train", self.split))) if self.guess else None
+        )
 
 
-def guessed(learnt: Iterable[Example], asked: Iterable[Example]) -> float:
+def guess_accuracy(learnt: Iterable[Example], asked: Iterable[Example]) -> float:
     """Returns how far the better of two guessers comes that see the question alone."""
     from sklearn.feature_extraction.text import CountVectorizer  # type: ignore[import-untyped, unused-ignore]
     from sklearn.linear_model import LogisticRegression  # type: ignore[import-untyped, unused-ignore]
@@ -94,10 +96,10 @@ def guessed(learnt: Iterable[Example], asked: Iterable[Example]) -> float:
     return max(common, float(model.score(words.transform(shown), wanted)))
 
 
-def lines(plan: Plan, engines: Engines) -> Iterator[str]:
+def seed_table(plan: SeedPlan, engines: Engines) -> Iterator[str]:
     """Yields the tables, a line at a time."""
     methods = [method for method in METHODS if method in plan.methods]
-    compared = pairs(methods)
+    compared = pair_names(methods)
     gains = [pair_label(pair) for pair in compared] if len(compared) > 1 else ["difference"] * len(compared)
     shown = [METHOD_LABELS[method] + " (baseline)" * (method != "codevqa") for method in methods]
     head = ("data set", "seed", "n, clusters", "guessed", *shown, *gains, "consistency")
@@ -107,25 +109,25 @@ def lines(plan: Plan, engines: Engines) -> Iterator[str]:
         with ExitStack() as open_runs:
             runs = [(seed, open_runs.enter_context(plan.run(name, seed, engines))) for seed in plan.seeds]
             metric = metric_for(name)
-            guesses = [plan.guessed(name, seed) for seed in plan.seeds]
+            guesses = [plan.guess_share(name, seed) for seed in plan.seeds]
             summaries = [summarize(pairs_of(store), metric) for _, store in runs]
             for seed, summary, guess in zip(plan.seeds, summaries, guesses, strict=True):
-                yield line(title, f"{seed}", summary, guess, methods)
+                yield seed_row(title, f"{seed}", summary, guess, methods)
             pooled = summarize(itertools.chain.from_iterable(of_seed(*run) for run in runs), metric)
             known = [
                 (guess, result.examples) for guess, result in zip(guesses, summaries, strict=True) if guess is not None
             ]
             mean = sum(guess * n for guess, n in known) / sum(n for _, n in known) if known else None
-            yield line(title, "all", pooled, mean, methods)
+            yield seed_row(title, "all", pooled, mean, methods)
             for group in pooled.breakdown.get("spatial", ()):
                 if group.value == "yes":
-                    cells = [share(group.accuracy.get(method)) for method in methods]
+                    cells = [share_cell(group.accuracy.get(method)) for method in methods]
                     by_pair = {next(iter(pooled.pairs), ""): group.paired}  # a group tells one difference
-                    cells += [points(one.difference if (one := by_pair.get(pair)) else None) for pair in compared]
+                    cells += [points_cell(one.difference if (one := by_pair.get(pair)) else None) for pair in compared]
                     yield f"| of these, spatial questions | all | {group.n:,} | | {' | '.join(cells)} | |"
 
 
-def pairs(methods: Collection[Method]) -> list[str]:
+def pair_names(methods: Collection[Method]) -> list[str]:
     """Returns the names of the pairs of these methods."""
     return [f"{first}-{second}" for first, second in PAIRS if first in methods and second in methods]
 
@@ -143,7 +145,7 @@ def of_seed(seed: int, store: Store) -> Iterator[tuple[Example, Mapping[Method, 
         )
 
 
-def line(title: str, seed: str, summary: Summary, guess: float | None, methods: Sequence[Method]) -> str:
+def seed_row(title: str, seed: str, summary: Summary, guess: float | None, methods: Sequence[Method]) -> str:
     """Returns a line of the table."""
     results = [summary.methods[method] for method in methods]
     consistency = [figure for result in results if isinstance(figure := result.corpus.get("consistency"), Interval)]
@@ -152,20 +154,20 @@ def line(title: str, seed: str, summary: Summary, guess: float | None, methods: 
         seed,
         f"{summary.examples:,}, {summary.clusters:,}",
         "" if guess is None else f"{100 * guess:.1f} %",
-        *(share(result.accuracy) for result in results),
-        *(points(pair.difference if pair else None) for pair in map(summary.pairs.get, pairs(methods))),
-        " / ".join(map(share, consistency)),
+        *(share_cell(result.accuracy) for result in results),
+        *(points_cell(pair.difference if pair else None) for pair in map(summary.pairs.get, pair_names(methods))),
+        " / ".join(map(share_cell, consistency)),
     )
     asked = f" {summary.coverage}" if summary.coverage.unasked else ""
     return f"| {' | '.join(cells)} |{asked}"
 
 
-def share(figure: Interval | None) -> str:
+def share_cell(figure: Interval | None) -> str:
     """Returns a share in percent."""
     return "" if figure is None else f"{100 * figure.value:.1f} % [{100 * figure.low:.1f}, {100 * figure.high:.1f}]"
 
 
-def points(figure: Interval | None) -> str:
+def points_cell(figure: Interval | None) -> str:
     """Returns a difference in points."""
     return "" if figure is None else f"{100 * figure.value:+.1f} [{100 * figure.low:.1f}, {100 * figure.high:.1f}]"
 
@@ -183,10 +185,10 @@ def main() -> None:
     parser.add_argument("--guess", action="store_true", help="Also what the question alone tells a guesser.")
     options = parser.parse_args()
     seeds = tuple(map(int, options.seeds.split(",")))
-    choice = chosen(None, options.config, None, options.set)
+    choice = choose_options(None, options.config, None, options.set)
     methods = methods_for(options.method, choice.configure())
-    plan = Plan(options.work, seeds, options.images, options.split, options.guess, methods)
-    for text in lines(plan, lambda data: engine_for(data, choice.preset, choice.layers)):
+    plan = SeedPlan(options.work, seeds, options.images, options.split, options.guess, methods)
+    for text in seed_table(plan, lambda data: engine_for(data, choice.preset, choice.layers)):
         sys.stdout.write(f"{text}\n")
         sys.stdout.flush()
 

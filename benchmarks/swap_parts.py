@@ -41,8 +41,8 @@ def main(language_model: str, retriever: str, folder: str) -> None:
     }
     for name, (writer, reader) in pairs.items():
         models = replace(writer.models, reader=reader.models.reader, domain=None)
-        report(name, CodeVQA(writer.writer, models, writer.settings), examples)
-    report(
+        print_share(name, CodeVQA(writer.writer, models, writer.settings), examples)
+    print_share(
         "PnP-VQA, reader large",
         CodeVQA(large.writer, replace(large.models, domain=None), large.settings),
         examples,
@@ -50,7 +50,7 @@ def main(language_model: str, retriever: str, folder: str) -> None:
     )
 
 
-def report(name: str, engine: CodeVQA, examples: list[Example], method: Method = "codevqa") -> None:
+def print_share(name: str, engine: CodeVQA, examples: list[Example], method: Method = "codevqa") -> None:
     """Ask every statement and print one line."""
     start = time.perf_counter()
     questions = [

@@ -31,7 +31,7 @@ def kind_of(row: dict[str, Any]) -> str:
     return KINDS[len(row["images"]) > 1]
 
 
-def bare(text: str) -> str:
+def simplify_answer(text: str) -> str:
     """Returns an answer without what does not matter: articles, spelling, the order of pictures."""
     text = re.sub(r"^(?:the|an?) ", "", text.lower().strip().rstrip("."))
     text = text.replace("picture ", "image ").replace("colour", "color").replace("grey", "gray").replace(" and ", ", ")
@@ -52,7 +52,7 @@ def main() -> None:
         right: dict[str, list[bool]] = defaultdict(list)
         declined: dict[str, int] = defaultdict(int)
         for row, answer in zip(rows, replies, strict=True):
-            right[kind_of(row)].append(bare(answer.text) in map(bare, row["answers"]))
+            right[kind_of(row)].append(simplify_answer(answer.text) in map(simplify_answer, row["answers"]))
             declined[kind_of(row)] += answer.text == DONT_KNOW
             if options.wrong and method == "codevqa" and not right[kind_of(row)][-1]:
                 print(f"{row['question']!r}: {answer.text!r}, not {row['answers'][0]!r}")

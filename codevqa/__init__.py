@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from .engine.many import Question
     from .engine.sets import Groups
     from .engine.watch import Watch
-    from .models.base import Models
+    from .models.protocols import Models
     from .primitives import Image, primitive
     from .writing.writer import Writer
 
@@ -41,7 +41,7 @@ _HOMES = {
     "Image": "primitives",
     "Limits": "core.settings",
     "Memory": "batching.call_cache",
-    "Models": "models.base",
+    "Models": "models.protocols",
     "Program": "core.trace",
     "QuerySettings": "core.settings",
     "Question": "engine.many",

@@ -51,11 +51,11 @@ def register_model(role: str, name: str) -> Callable[[_Maker], _Maker]:
     if role not in (*ROLES, "dataset"):
         raise ValueError(f"no part {role!r}; there are: {', '.join(ROLES)}")
 
-    def registered(maker: _Maker) -> _Maker:
+    def register(maker: _Maker) -> _Maker:
         _add(role, f"{maker.__module__.partition('.')[0].strip('_')}/{name}", maker)
         return maker
 
-    return registered
+    return register
 
 
 def register_dataset(name: str) -> Callable[[_Maker], _Maker]:
@@ -65,13 +65,13 @@ def register_dataset(name: str) -> Callable[[_Maker], _Maker]:
 
 def names(role: str) -> list[str]:
     """Returns the names of registered models of a role, of each ``dataset``, or each ``primitive``."""
-    _load()
+    _load_packages()
     return [name for kind, name in _parts if kind == role]
 
 
 def find(role: str, name: str) -> Any:
     """Returns what is registered under a role and name, None where nothing is."""
-    _load()
+    _load_packages()
     return _parts.get((role, name))
 
 
@@ -108,7 +108,7 @@ def include(path: Path) -> None:
     included.append(file)
 
 
-def _load() -> None:
+def _load_packages() -> None:
     """Imports the packages that announce themselves, once. One that fails is left out, and the log says why."""
     global _looked
     with _lock:

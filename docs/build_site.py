@@ -32,7 +32,7 @@ def lay_out(target: Path) -> None:
             place = target / place_of(file)
             place.parent.mkdir(parents=True, exist_ok=True)
             if file in pages:
-                place.write_text(LINK.sub(partial(moved, file), texts[file]), encoding="utf-8")
+                place.write_text(LINK.sub(partial(relative_link, file), texts[file]), encoding="utf-8")
             else:
                 shutil.copyfile(file, place)
 
@@ -43,7 +43,7 @@ def place_of(file: Path) -> str:
     return MOVED.get(name, name)
 
 
-def moved(page: Path, link: re.Match[str]) -> str:
+def relative_link(page: Path, link: re.Match[str]) -> str:
     """Returns a link of a page as it leads there in the site."""
     file = (page.parent / link[1]).resolve()
     if not file.is_file():

@@ -14,7 +14,7 @@ from typing import Any
 HERE = Path(__file__).resolve().parent
 
 
-def primitives() -> str:
+def primitives_page() -> str:
     """Returns the vocabulary page."""
     from codevqa.primitives import CONSTANTS
     from codevqa.primitives.visual import BUILT_IN
@@ -30,23 +30,23 @@ def primitives() -> str:
     return f"# Primitives\n\n{intro}Constants: {constants}.\n\n{sections}\n"
 
 
-def command_line() -> str:
+def command_line_page() -> str:
     """Returns the help of every subcommand."""
     import typer
 
     from codevqa.cli.main import app
 
     commands = typer.main.get_command(app).commands  # type: ignore[attr-defined]
-    chosen = options(commands["config"])
+    chosen = option_records(commands["config"])
     known = set(chosen)
     parts = [
         "# Commands\n\nMODELS stands for the options that choose models and [settings](configuration.md):\n",
-        "\n".join(map(shown, chosen)) + "\n",
+        "\n".join(map(option_line, chosen)) + "\n",
     ]
     for name, command in commands.items():
         if not command.help:
             raise SystemExit(f"codevqa {name} has no help.")
-        entries = options(command)
+        entries = option_records(command)
         whole = set(chosen) <= set(entries)
         names = [
             f"`{entry[0].split()[0].rstrip(',')}`"
@@ -54,7 +54,7 @@ def command_line() -> str:
             if entry in known and not (whole and entry in chosen)
         ]
         above = ["MODELS", *names] if whole else names
-        lines = [shown(entry) for entry in entries if entry not in known]
+        lines = [option_line(entry) for entry in entries if entry not in known]
         lines += [f"- As above: {', '.join(above)}."] if above else []
         known.update(entry for entry in entries if entry[0].startswith("-"))
         parts += [f"## codevqa {name}\n", f"{cleandoc(command.help)}\n", "\n".join(lines) + "\n"]
@@ -62,7 +62,7 @@ def command_line() -> str:
     return "\n".join(parts)
 
 
-def options(command: Any) -> list[tuple[str, str]]:
+def option_records(command: Any) -> list[tuple[str, str]]:
     """Returns what a command's help says of each argument and option: its names, and its text."""
     context = command.make_context("codevqa", [], resilient_parsing=True)
     records = [
@@ -71,12 +71,12 @@ def options(command: Any) -> list[tuple[str, str]]:
     return [(re.sub(r" <[a-z ]+(\[\w+\])?>$", "", record[0].strip()), record[1]) for record in records if record]
 
 
-def shown(record: tuple[str, str]) -> str:
+def option_line(record: tuple[str, str]) -> str:
     """Returns an option as an item of a list."""
     return f"- `{record[0]}`: {' '.join(record[1].split())}"
 
 
-PAGES = {"primitives.md": primitives, "cli.md": command_line}
+PAGES = {"primitives.md": primitives_page, "cli.md": command_line_page}
 
 
 def main() -> int:

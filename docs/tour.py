@@ -27,7 +27,7 @@ class ThisPython(KernelSpecManager):
         return KernelSpec(argv=command, display_name=kernel_name, language="python")
 
 
-def executed(top: Path, environment: Mapping[str, str]) -> Any:
+def execute_notebook(top: Path, environment: Mapping[str, str]) -> Any:
     """Returns the notebook as it comes out, errors in it, run below an empty folder that stands for the checkout."""
     (top / "examples").symlink_to(ROOT / "examples")
     (top / "docs").mkdir()
@@ -41,7 +41,7 @@ def executed(top: Path, environment: Mapping[str, str]) -> Any:
     return notebook
 
 
-def tidied(notebook: Any) -> Any:
+def tidy_notebook(notebook: Any) -> Any:
     """Returns an executed notebook without what differs from run to run, and each output in one form."""
     for cell in notebook.cells:
         cell.metadata = {}
@@ -69,7 +69,7 @@ def tidied(notebook: Any) -> Any:
 def main() -> None:
     """Runs it, and writes it anew."""
     with tempfile.TemporaryDirectory() as folder:
-        notebook = tidied(executed(Path(folder), os.environ))
+        notebook = tidy_notebook(execute_notebook(Path(folder), os.environ))
     TOUR.write_text(nbformat.writes(notebook) + "\n", encoding="utf-8")
 
 

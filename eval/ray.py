@@ -53,7 +53,7 @@ SHARING = 4
 SAME_PACKAGES = "Install the same packages on every machine."
 
 
-class Worker:
+class EngineActor:
     """One engine, as Ray runs it."""
 
     def __init__(self, factory: Callable[[], CodeVQA], folder: str) -> None:
@@ -66,22 +66,22 @@ class Worker:
 
     async def info(self) -> RunInfo:
         """Returns what identifies a run with this engine."""
-        return (await self._made()).info
+        return (await self._answerer_ready()).info
 
     async def ask(self, example: Example, jobs: Sequence[Job]) -> list[Row]:
         """Answers an example as :class:`~codevqa.eval.run.local.LocalAnswerer` does."""
-        return await (await self._made())(example, jobs)
+        return await (await self._answerer_ready())(example, jobs)
 
     async def share(
         self, do: Callable[[CodeVQA, Collection], Any], arguments: Mapping[str, Any], place: int, step: int
     ) -> tuple[int, Any]:
         """Returns how many pictures a collection has, and what becomes of every ``step``-th, from ``place`` on."""
-        engine = (await self._made()).engine
+        engine = (await self._answerer_ready()).engine
         collection = await asyncio.to_thread(Collection, **arguments)
         share = await asyncio.to_thread(collection.share, place, step)
         return len(collection), await asyncio.to_thread(do, engine, share) if len(share) else None
 
-    async def _made(self) -> LocalAnswerer:
+    async def _answerer_ready(self) -> LocalAnswerer:
         """Returns the engine; one that Ray has just put in the place of another makes it first."""
         async with self._lock:
             if self._answerer is None:
@@ -109,13 +109,13 @@ class ActorPool:
         if actors is not None and actors < 1:
             raise InputError(f"{actors} actors cannot work.", hint="Give at least one.")
         self._actors: list[Any] = []
-        self._ray, self._owned = connect(address)
+        self._ray, self._owned = connect_ray(address)
         try:
             options, count = find_room(self._ray, actors)
-            actor_class = self._ray.remote(Worker).options(**options)
+            actor_class = self._ray.remote(EngineActor).options(**options)
             self._actors = [actor_class.remote(factory, str(Path.cwd())) for _ in range(count)]
             self._load = [0] * count
-            self.info, *others = self._started()
+            self.info, *others = self._wait_for_engines()
         except BaseException:
             self.close()
             raise
@@ -126,7 +126,7 @@ class ActorPool:
             raise SetupError(f"Machines of the cluster differ: {'; '.join(differences)}.", hint=SAME_PACKAGES)
         self.info = replace(self.info, machine=f"{self.info.machine}; Ray, {count} actor{'s' * (count > 1)}")
 
-    def _started(self) -> list[RunInfo]:
+    def _wait_for_engines(self) -> list[RunInfo]:
         """Waits until every actor has its engine, and returns what these are."""
         with self._errors("Ray has no engine", SAME_PACKAGES):
             try:
@@ -145,7 +145,7 @@ class ActorPool:
         except self._ray.exceptions.RayTaskError as error:
             raise error.cause from error
         except self._ray.exceptions.RayError as error:
-            raise SetupError(f"{what}: {one_line(error)}.", hint=hint) from None
+            raise SetupError(f"{what}: {error_end(error)}.", hint=hint) from None
 
     def close(self) -> None:
         """Ends the actors, and Ray where it was started here. Safe to call twice."""
@@ -185,7 +185,7 @@ class ActorPool:
             CodeVQAError: an engine failed.
         """
         evidence_by_kind: dict[str, Evidence] = {}
-        for place, share in enumerate(self._shares(partial(_selected, question), collection)):
+        for place, share in enumerate(self._shares(partial(_select_share, question), collection)):
             for entry in share or ():
                 refs = [ImageRef(place + (ref.index - 1) * len(self._actors) + 1) for ref in entry.images]
                 before = evidence_by_kind.get(entry.kind, replace(entry, images=(), scores=()))
@@ -200,7 +200,7 @@ class ActorPool:
 
     def index(self, collection: Collection) -> None:
         """Computes ahead what the matcher keeps of a collection's pictures; arguments and errors as :meth:`select`."""
-        self._shares(_indexed, collection)
+        self._shares(_index_share, collection)
 
     def _shares(self, do: Callable[[CodeVQA, Collection], Any], collection: Collection) -> list[Any]:
         """Returns what each engine makes of its share of a collection; None where there is nothing left for it."""
@@ -225,15 +225,15 @@ class ActorPool:
         return home if self._load[home] <= self._load[least] + self._each else least
 
 
-def _selected(question: str, engine: CodeVQA, share: Collection) -> tuple[Evidence, ...]:
+def _select_share(question: str, engine: CodeVQA, share: Collection) -> tuple[Evidence, ...]:
     return engine.select(share, question).trace.calls[0].evidence
 
 
-def _indexed(engine: CodeVQA, share: Collection) -> None:
+def _index_share(engine: CodeVQA, share: Collection) -> None:
     engine.index(share)
 
 
-def connect(address: str | None) -> tuple[Any, bool]:
+def connect_ray(address: str | None) -> tuple[Any, bool]:
     """Returns Ray, connected, and whether it was started here. One that this process has already is taken as it is.
 
     Raises:
@@ -266,11 +266,11 @@ def connect(address: str | None) -> tuple[Any, bool]:
             ray.shutdown()
             if not tries_left:
                 hint = "Its own words are in /tmp/ray." if address is None else "Give HOST:PORT of its head, or auto."
-                raise SetupError(f"{what}: {one_line(error)}.", hint=hint) from None
+                raise SetupError(f"{what}: {error_end(error)}.", hint=hint) from None
     return ray, True
 
 
-def one_line(error: Exception) -> str:
+def error_end(error: Exception) -> str:
     """Returns the end of an error's text as one line: where it is a traceback, that says most."""
     return " ".join(str(error).split())[-300:].rstrip(".")
 

@@ -9,8 +9,8 @@ from ..core.errors import InputError
 from .report.figures import RunFigures
 from .report.paper import NOTE
 from .report.reading import metric_of, summary_of
-from .report.table import aligned
-from .report.tables import breakdown, result
+from .report.table import align_rows
+from .report.tables import breakdown, result_table
 from .run.store import Store
 from .task import DataSet
 
@@ -41,6 +41,6 @@ def table_lines(store: Store) -> list[str]:
     groups = breakdown(figures.info, figures.summary)
     beside = (table for table in groups if any(name.startswith("Paper's") for name in table.head))
     lines: list[str] = []
-    for table in (result([figures]), *beside):
-        lines += [*(["", table.title] if table.title else []), *aligned([table.head, *table.rows])]
+    for table in (result_table([figures]), *beside):
+        lines += [*(["", table.title] if table.title else []), *align_rows([table.head, *table.rows])]
     return [*lines, "", f"Paper: {NOTE}."]

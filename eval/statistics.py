@@ -107,7 +107,7 @@ class _Spread:
         return cls(float(value), error if error > 1e-12 else 0.0, int(n), count, units, rare)
 
     @property
-    def counted(self) -> float:
+    def effective_n(self) -> float:
         """For how many questions that stand alone the questions of a share count."""
         if not self.error:
             return self.units
@@ -137,9 +137,9 @@ def mean(scores: Numbers, *, clusters: Clusters | None = None) -> Interval:
     if not len(values):
         raise ValueError("a mean of nothing")
     spread = _Spread.of(values, clusters)
-    if spread.clusters == spread.n and _counted(values):
+    if spread.clusters == spread.n and _is_binary(values):
         return wilson(int(values.sum()), spread.n)
-    low, high = _score_interval(min(1.0, max(0.0, spread.value)), spread.counted, spread.t(SIDE))
+    low, high = _score_interval(min(1.0, max(0.0, spread.value)), spread.effective_n, spread.t(SIDE))
     return Interval(spread.value, low, high, spread.n, spread.clusters)
 
 
@@ -149,7 +149,7 @@ def mean_of(scores: Iterable[tuple[float, object]]) -> Interval | None:
     return mean([score for score, _ in values], clusters=[cluster for _, cluster in values]) if values else None
 
 
-def _counted(values: NDArray[np.float64]) -> bool:
+def _is_binary(values: NDArray[np.float64]) -> bool:
     return bool(np.isin(values, (0.0, 1.0)).all())
 
 
@@ -175,7 +175,7 @@ class Paired:
         return f"{self.difference} (better {self.better}, worse {self.worse}, {test})"
 
 
-def compare(first: Numbers, second: Numbers, *, clusters: Clusters | None = None) -> Paired:
+def compare_scores(first: Numbers, second: Numbers, *, clusters: Clusters | None = None) -> Paired:
     """Compares two methods question by question.
 
     Args:
@@ -194,7 +194,7 @@ def compare(first: Numbers, second: Numbers, *, clusters: Clusters | None = None
     gains = ours - theirs
     spread = _Spread.of(gains, clusters)
     better, worse = int((gains > 0).sum()), int((gains < 0).sum())
-    alone = spread.clusters == spread.n and _counted(ours) and _counted(theirs)
+    alone = spread.clusters == spread.n and _is_binary(ours) and _is_binary(theirs)
     p_value = mcnemar(better, worse) if alone else _p_value(spread)
     # Where all clusters gain alike, another might not: as far as Wilson's interval goes from a share of all of them.
     half = spread.t(SIDE) * spread.error if spread.error else _score_interval(0.0, spread.units, spread.t(SIDE))[1]

@@ -77,7 +77,7 @@ class Located:
 
 
 @dataclass(frozen=True)
-class PictureFile(Located):
+class DatasetPicture(Located):
     """A picture in a folder or inside a zip archive, or a part of one."""
 
     crop: tuple[int, int, int, int] | None = None
@@ -118,13 +118,13 @@ class PictureFile(Located):
                 info = archive(str(self.path)).getinfo(self.member)
                 return f"{info.CRC:08x}{info.file_size & 0xFFFFFFFF:08x}"
             stat = self.path.stat()
-            return _digest(self.path, stat.st_mtime_ns, stat.st_size)
+            return _picture_digest(self.path, stat.st_mtime_ns, stat.st_size)
         except (InputError, OSError, KeyError, zipfile.BadZipFile):
             return ""
 
 
 @lru_cache(maxsize=4096)
-def _digest(path: Path, changed: int, size: int) -> str:
+def _picture_digest(path: Path, changed: int, size: int) -> str:
     """Digests a file; data sets ask many questions about one picture."""
     with open_file(path, path.name) as file:
         return hashlib.file_digest(file, lambda: hashlib.blake2b(digest_size=8)).hexdigest()  # type: ignore[arg-type]
@@ -137,7 +137,7 @@ class Example:
     id: str
     """The official id, a string always: leading zeros matter."""
     question: str
-    images: tuple[PictureFile, ...]
+    images: tuple[DatasetPicture, ...]
     form: Form
     """Whether the question is put to one image or to a set."""
     gold: tuple[str, ...] = ()
@@ -209,6 +209,6 @@ class Row:
         return _COST.validate_python(kept)
 
     @property
-    def unasked(self) -> bool:
+    def is_unasked(self) -> bool:
         """Whether the question could not be asked at all."""
         return not self.prediction and not self.fallback and self.error in UNASKED

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from codevqa.miniworld.world import RADII, Scene, Thing, draw
+from codevqa.miniworld.world import RADII, Scene, Thing, draw_scene
 
 PICTURES = Path(__file__).resolve().parent / "pictures"
 PAPER = (238, 236, 228)
@@ -46,7 +46,7 @@ def main() -> None:
     PICTURES.mkdir(exist_ok=True)
     for name, things in SCENES.items():
         scene = Scene(tuple(things), "plain", PAPER)
-        draw(scene, 256).save(PICTURES / f"{name}.png", optimize=True)
+        draw_scene(scene, 256).save(PICTURES / f"{name}.png", optimize=True)
 
 
 if __name__ == "__main__":

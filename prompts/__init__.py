@@ -6,15 +6,15 @@ A set is a folder: ``prompt.json`` (numbers and names), ``preamble.txt``, ``exam
 
 from __future__ import annotations
 
-from .loading import available, find_pool, load
-from .prompt_set import Example, KnowledgeExample, PromptSet, ReadingExample
+from .loading import find_pool, load_prompt_set, prompt_set_names
+from .prompt_set import KnowledgeExample, ProgramExample, PromptSet, ReadingExample
 
 __all__ = [
-    "Example",
     "KnowledgeExample",
+    "ProgramExample",
     "PromptSet",
     "ReadingExample",
-    "available",
     "find_pool",
-    "load",
+    "load_prompt_set",
+    "prompt_set_names",
 ]

@@ -14,7 +14,7 @@ from typing import TypeVar
 
 from ..core.errors import InputError, UnknownNameError
 from ..core.given_files import parse_json, read_text
-from .prompt_set import Example, KnowledgeExample, PromptSet, ReadingExample
+from .prompt_set import KnowledgeExample, ProgramExample, PromptSet, ReadingExample
 from .records import read_object, read_records
 
 API = "{api}"
@@ -32,12 +32,12 @@ _HEAD = re.compile(r"\s*$|\s*(?:img\s*=\s*open_image|images\s*=\s*open_images)\s
 _Kind = TypeVar("_Kind")
 
 
-def available() -> list[str]:
+def prompt_set_names() -> list[str]:
     """Returns the names of the sets in this package."""
     return sorted(entry.name for entry in files(__package__).iterdir() if (entry / "prompt.json").is_file())
 
 
-def load(name_or_folder: str | os.PathLike[str]) -> PromptSet:
+def load_prompt_set(name_or_folder: str | os.PathLike[str]) -> PromptSet:
     """Loads a set of this package by name, any folder laid out like one, or a file of programs of the paper's release.
 
     Of the release's files the set with which the name begins gives the numbers; preamble and reading examples are taken
@@ -47,14 +47,14 @@ def load(name_or_folder: str | os.PathLike[str]) -> PromptSet:
         UnknownNameError: there is no set of that name and no such folder.
         InputError: a file is missing or malformed; the message names file and line.
     """
-    if isinstance(name_or_folder, str) and name_or_folder in available():
+    if isinstance(name_or_folder, str) and name_or_folder in prompt_set_names():
         return _load_folder(files(__package__) / name_or_folder, name_or_folder)
     # os.path, unlike Path, says no of a name that is too long.
     if os.path.isdir(name_or_folder):  # noqa: PTH112
         return _load_folder(Path(name_or_folder), str(name_or_folder))
     if os.path.isfile(name_or_folder):  # noqa: PTH113
         return _load_pool(Path(name_or_folder))
-    raise UnknownNameError.of("prompt set", str(name_or_folder), available(), "; or give a folder")
+    raise UnknownNameError.of("prompt set", str(name_or_folder), prompt_set_names(), "; or give a folder")
 
 
 def find_pool(folder: Path, task: str, *, finds: bool = False) -> Path:
@@ -95,7 +95,7 @@ def _load_folder(folder: Traversable, shown: str) -> PromptSet:
     return replace(
         base,
         preamble=preamble,
-        examples=read(Example, "examples.jsonl", form=base.form),
+        examples=read(ProgramExample, "examples.jsonl", form=base.form),
         reading=read(ReadingExample, "reading.jsonl"),
         knowledge=read(KnowledgeExample, "knowledge.jsonl") if (folder / "knowledge.jsonl").is_file() else (),
     )
@@ -109,11 +109,12 @@ def _load_pool(programs: Path) -> PromptSet:
     id of a program, with a list where it has several.
     """
     task, finds = programs.name.partition("_")[0], programs.stem.endswith("_find")
-    if task not in available():
+    if task not in prompt_set_names():
         raise InputError(
-            f"{programs} is of no known prompt set.", hint=f"Its name begins with one of: {', '.join(available())}."
+            f"{programs} is of no known prompt set.",
+            hint=f"Its name begins with one of: {', '.join(prompt_set_names())}.",
         )
-    base = load(task)
+    base = load_prompt_set(task)
     reading = sorted(programs.parent.glob(f"{task}_examples[0-9]*.json"))
     if not reading:
         raise InputError(f"{programs} has no reading examples beside it.", hint=f"They are {task}_examples50.json.")
@@ -123,7 +124,7 @@ def _load_pool(programs: Path) -> PromptSet:
     ]
     preambles.sort(key=lambda file: (file.stem.endswith("_find") != finds, file.name))
     knowledge = sorted(programs.parent.glob(f"{task}_examples_knowledge[0-9]*.json"))
-    examples = read_records(Example, programs, form=base.form)
+    examples = read_records(ProgramExample, programs, form=base.form)
     about = f"Programs and examples of {programs.parent}, the preamble of "
     return replace(
         base,

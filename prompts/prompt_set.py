@@ -13,8 +13,8 @@ from pydantic import AfterValidator, Field
 from ..core.question_kind import Wording
 from ..core.trace import Form
 
-_Text: TypeAlias = Annotated[str, Field(pattern=r"\S")]
-_Texts: TypeAlias = Annotated[tuple[_Text, ...], Field(min_length=1)]
+_NonBlank: TypeAlias = Annotated[str, Field(pattern=r"\S")]
+_Texts: TypeAlias = Annotated[tuple[_NonBlank, ...], Field(min_length=1)]
 _Count: TypeAlias = Annotated[int, Field(ge=0)]
 
 
@@ -25,12 +25,12 @@ def _rising(span: tuple[int, int]) -> tuple[int, int]:
 
 
 @dataclass(frozen=True)
-class Example:
+class ProgramExample:
     """One annotated program."""
 
-    id: _Text
-    question: _Text
-    program: _Text
+    id: _NonBlank
+    question: _NonBlank
+    program: _NonBlank
     """Source after the line that opens ``img`` or ``images``; leaves its result in ``answer``."""
     form: Form = "image"
 
@@ -39,11 +39,11 @@ class Example:
 class ReadingExample:
     """One question answered from captions."""
 
-    id: _Text
-    question: _Text
-    captions: _Texts | Annotated[tuple[tuple[_Text, ...], ...], Field(min_length=1)]
+    id: _NonBlank
+    question: _NonBlank
+    captions: _Texts | Annotated[tuple[tuple[_NonBlank, ...], ...], Field(min_length=1)]
     """Captions of the picture, or of each picture of a set."""
-    answer: _Text
+    answer: _NonBlank
 
     @property
     def form(self) -> Form:
@@ -67,17 +67,17 @@ class ReadingExample:
 class KnowledgeExample:
     """One question answered without a picture."""
 
-    id: _Text
+    id: _NonBlank
     """Of the program that asks it: it is shown where that is."""
-    question: _Text
-    answer: _Text
+    question: _NonBlank
+    answer: _NonBlank
 
 
 @dataclass(frozen=True)
 class PromptSet:
     """Everything a task shows the language model."""
 
-    name: _Text
+    name: _NonBlank
     form: Form
     """What its questions are about: one image, or a set of them."""
     shots: _Count
@@ -88,13 +88,13 @@ class PromptSet:
     """Captions the paper's release draws for each picture before it reads the first ``captions``."""
     reading_shots: _Count
     """Reading examples shown."""
-    primitives: tuple[_Text, ...]
+    primitives: tuple[_NonBlank, ...]
     """Names of the primitives the preamble lists, in order."""
-    image_labels: tuple[_Text, ...] | None = None
+    image_labels: tuple[_NonBlank, ...] | None = None
     """What the pictures of a set are called in reading prompts; None numbers them."""
     preamble: str = ""
     """Template: ``{api}`` stands for the API reference; one without it says itself what there is."""
-    examples: tuple[Example, ...] = ()
+    examples: tuple[ProgramExample, ...] = ()
     reading: tuple[ReadingExample, ...] = ()
     wording: Wording = "plain"
     """How the questions of its programs are put."""

@@ -36,14 +36,14 @@ def read_object(kind: type[_Kind], data: Any, where: str, *, strict: bool = True
     if strict and (unknown := sorted(data.keys() - known)):
         raise InputError(f"{where}: unknown key {unknown[0]!r}.", hint=f"Known: {', '.join(sorted(known))}.")
     try:
-        record: _Kind = _adapter(cast(Any, kind)).validate_json(json.dumps(data), strict=True)
+        record: _Kind = _type_adapter(cast(Any, kind)).validate_json(json.dumps(data), strict=True)
     except ValidationError as error:
         raise input_error(error, kind, f"{where}: ") from None
     return record
 
 
 @cache
-def _adapter(kind: Any) -> TypeAdapter[Any]:
+def _type_adapter(kind: Any) -> TypeAdapter[Any]:
     return TypeAdapter(kind)
 
 
@@ -64,7 +64,7 @@ def read_records(
     """
     shown = shown or str(path)
     records = tuple(
-        read_object(kind, _named(data, usual) if isinstance(data, dict) else data, where, strict=strict)
+        read_object(kind, _rename_keys(data, usual) if isinstance(data, dict) else data, where, strict=strict)
         for data, where in _records(read_text(path, shown), shown, lines=path.name.endswith(".jsonl"))
     )
     if not records:
@@ -72,7 +72,7 @@ def read_records(
     return records
 
 
-def _named(data: dict[str, Any], usual: dict[str, Any]) -> dict[str, Any]:
+def _rename_keys(data: dict[str, Any], usual: dict[str, Any]) -> dict[str, Any]:
     """Returns a record with the keys that ours have where the release's have others, or other kinds of value."""
     read = {**usual, **data}
     id = read.get("id", read.pop("question_id", None))

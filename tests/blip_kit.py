@@ -18,8 +18,8 @@ from transformers import (
 from transformers.models.blip.image_processing_pil_blip import BlipImageProcessorPil
 
 from codevqa.core.images import Picture
-from codevqa.models.base import CaptionRequest, MatchRequest
 from codevqa.models.blip import BlipCaptioner, BlipMatcher
+from codevqa.models.protocols import CaptionRequest, MatchRequest
 
 BLOCK = 1
 PICTURES = [noise_picture(seed) for seed in range(5)]

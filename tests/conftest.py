@@ -63,9 +63,9 @@ def mini(engines: Engines) -> CodeVQA:
 @pytest.fixture(scope="module")
 def ray() -> Iterator[Any]:
     """Ray as the engine starts it, shared by the tests of one file."""
-    from codevqa.eval.ray import connect
+    from codevqa.eval.ray import connect_ray
 
-    module, owned = connect(None)
+    module, owned = connect_ray(None)
     assert owned
     yield module
     module.shutdown()

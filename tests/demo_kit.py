@@ -27,7 +27,7 @@ LIMITS = DemoLimits(**NARROW)
 PROGRAM = 'img = open_image("Image1.jpg")\nanswer = query(img, "What color is the cloud?")'
 SCRIPT = """
 import json, sys, threading
-from codevqa.demo import main
+from codevqa.demo import serve_page
 from codevqa.demo.limits import DemoLimits
 limits, auth = json.loads(sys.argv[1])
 def say(text):
@@ -35,7 +35,7 @@ def say(text):
         if thread.name == "codevqa-load":
             thread.join()
     print(text, flush=True)
-main(port=0, browser=False, limits=DemoLimits(**limits), auth=auth, say=say)
+serve_page(port=0, browser=False, limits=DemoLimits(**limits), auth=auth, say=say)
 """
 
 

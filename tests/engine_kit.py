@@ -12,10 +12,10 @@ from PIL import Image as PILImage
 from codevqa import CodeVQA, QuerySettings, Settings, WriterSettings
 from codevqa.core.settings import Limits
 from codevqa.core.trace import Form
-from codevqa.models.base import GenerationRequest, LanguageModel, Models
 from codevqa.models.fakes import FakeCaptioner, FakeDetector, FakeMatcher, ScriptedLM
+from codevqa.models.protocols import GenerationRequest, LanguageModel, Models
 from codevqa.primitives import Primitive
-from codevqa.prompts import PromptSet, load
+from codevqa.prompts import PromptSet, load_prompt_set
 from codevqa.writing.writer import Writer
 
 RED, GREEN, BLUE = (PILImage.new("RGB", (60, 40), color) for color in ("red", "green", "blue"))
@@ -59,7 +59,7 @@ def engine(
     made: Any = programs
     writer = Writer(
         made if hasattr(made, "generate") else ScriptedLM(made, name="writer"),
-        prompts or {"image": load("gqa"), "set": load("covr")},
+        prompts or {"image": load_prompt_set("gqa"), "set": load_prompt_set("covr")},
         settings=settings.writer if settings and settings.writer != WriterSettings() else written,
     )
     reads: Any = ScriptedLM(read, name="reader") if isinstance(read, str) or callable(read) else read

@@ -10,9 +10,9 @@ from PIL import Image
 
 from codevqa import CodeVQA, Models, QuerySettings, Settings, WriterSettings
 from codevqa.eval import Store
-from codevqa.eval.task import Example, PictureFile, Row
-from codevqa.models.base import Eyes, GenerationRequest
+from codevqa.eval.task import DatasetPicture, Example, Row
 from codevqa.models.fakes import FakeCaptioner, FakeMatcher, ScriptedLM
+from codevqa.models.protocols import Eyes, GenerationRequest
 
 PROGRAM = 'img = open_image("Image3.jpg")\nanswer = query(img, "Is it red?")'
 
@@ -36,7 +36,7 @@ class Numbered:
 
     def __iter__(self) -> Iterator[Example]:
         for number in range(self.count):
-            picture, question = PictureFile(self.picture), self.question.format(number)
+            picture, question = DatasetPicture(self.picture), self.question.format(number)
             groups = {"parity": "even" if number % 2 == 0 else "odd"}
             record = {"number": number, "nested": [1, {"a": None}]}
             yield Example(
@@ -50,10 +50,10 @@ class Broken(Numbered):
     def __iter__(self) -> Iterator[Example]:
         for example in super().__iter__():
             if example.id == "000001":
-                example = dataclasses.replace(example, images=(PictureFile(self.folder / "missing.png"),))
+                example = dataclasses.replace(example, images=(DatasetPicture(self.folder / "missing.png"),))
             if example.id == "000002":
                 (self.folder / "text.png").write_text("no picture")
-                example = dataclasses.replace(example, images=(PictureFile(self.folder / "text.png"),))
+                example = dataclasses.replace(example, images=(DatasetPicture(self.folder / "text.png"),))
             if example.id == "000003":
                 example = dataclasses.replace(example, question=" ")
             if example.id == "000004":

@@ -11,11 +11,11 @@ import plain_kernels
 import torch
 from tiny_lm import build_tokenizer
 
-from codevqa.models.base import Completion, GenerationRequest
 from codevqa.models.causal_lm import LMStats, TransformersLM
 from codevqa.models.causal_lm.gpu.decoder import Schedule, SlotDecoder
-from codevqa.models.causal_lm.loading import load
+from codevqa.models.causal_lm.loading import load_causal_lm
 from codevqa.models.causal_lm.work import control_tokens
+from codevqa.models.protocols import Completion, GenerationRequest
 
 _SHELF = tempfile.TemporaryDirectory()
 CONTEXT = 160
@@ -84,7 +84,7 @@ def build(make: Callable[[], Any], way: str = "packed", *, schedule: Schedule = 
     """A model that decodes in packed passes, in slots as on a GPU, with or without kernels, or by ``generate``."""
     if way not in ("slots", "kernels"):
         return TransformersLM.from_pretrained(folder_of(make), device="cpu", loop=way == "packed", **given)
-    network, tokenizer, _ = load(folder_of(make), "cpu", None)
+    network, tokenizer, _ = load_causal_lm(folder_of(make), "cpu", None)
     lm, most = TransformersLM(network, tokenizer, name="tiny", **given), given.get("max_batch") or 16
     more: dict[str, Any] = {"schedule": schedule, "kernels": plain_kernels if way == "kernels" else None}
     lm.decoder = SlotDecoder(network, pad=0, max_batch=most, prefix_bytes=1 << 28, stats=LMStats(), **more)

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from codevqa.core.errors import ModelError
-from codevqa.models.base import GenerationRequest
+from codevqa.models.protocols import GenerationRequest
 
 Reply = tuple[int, Any, dict[str, str]]
 Answer = Callable[[str, dict[str, Any], int], Reply]

@@ -11,8 +11,8 @@ from codevqa.batching.model_services import ModelServices
 from codevqa.core.images import load_picture
 from codevqa.core.settings import QuerySettings
 from codevqa.core.trace import Form, ImageRef
-from codevqa.models.base import Models
 from codevqa.models.fakes import FakeCaptioner, FakeMatcher, ScriptedLM
+from codevqa.models.protocols import Models
 from codevqa.models.retrieval import Retriever
 from codevqa.primitives.parts import Reading
 from codevqa.primitives.pnpvqa import PnPVQA

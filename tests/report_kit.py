@@ -13,9 +13,9 @@ from typing import Any
 from pages_kit import Read
 
 from codevqa.eval import Store
-from codevqa.eval.report.report import write
+from codevqa.eval.report.report import write_report
 from codevqa.eval.run.run_info import RunInfo
-from codevqa.eval.task import Example, PictureFile, Row
+from codevqa.eval.task import DatasetPicture, Example, Row
 
 DATA = re.compile(r'\n<script type="text/plain" id="data">([A-Za-z0-9+/=]*)</script>')
 
@@ -39,7 +39,7 @@ def assert_safe(html: str) -> Read:
 
 def read(*runs: Path, **options: Any) -> Read:
     """The report on runs, as its reader sees it above the list."""
-    return assert_safe(write(runs, **options).page.read_text(encoding="utf-8"))
+    return assert_safe(write_report(runs, **options).page.read_text(encoding="utf-8"))
 
 
 def listed(page: Path) -> dict[str, Any]:
@@ -64,7 +64,7 @@ def policy_of(html: str) -> str:
 def example(number: int, **other: Any) -> Example:
     given: dict[str, Any] = {
         "question": f"Is thing {number} red?",
-        "images": (PictureFile(Path(f"/nowhere/{number}.jpg")),),
+        "images": (DatasetPicture(Path(f"/nowhere/{number}.jpg")),),
         "form": "image",
         "gold": ("yes",),
         "groups": {"structural": "verify" if number % 2 else "query", "spatial": "yes" if number % 3 else "no"},

@@ -21,7 +21,7 @@ from codevqa.engine.answers import answer_text
 from codevqa.primitives import CONSTANTS
 from codevqa.primitives.detection import find_object
 from codevqa.primitives.visual import KNOWLEDGE, VISUAL
-from codevqa.prompts import Example, PromptSet, available, load
+from codevqa.prompts import ProgramExample, PromptSet, load_prompt_set, prompt_set_names
 from codevqa.sandbox.sandbox import Sandbox
 from codevqa.writing.choice import try_out
 from codevqa.writing.prompt_forms import opening_line
@@ -33,7 +33,7 @@ SEEDS = 40
 """Worlds are drawn anew so often for a program that has given one answer so far."""
 
 
-async def check(example: Example, sandbox: Sandbox, pictures: int) -> None:
+async def check(example: ProgramExample, sandbox: Sandbox, pictures: int) -> None:
     """Runs a program; it must answer, with the kind that its question wants, and not always the same."""
     used = {node.id for node in ast.walk(ast.parse(example.program)) if isinstance(node, ast.Name)}
     assert used & {*KNOWN.names} <= {*sandbox.primitives.names} - OPENERS
@@ -49,7 +49,7 @@ async def check(example: Example, sandbox: Sandbox, pictures: int) -> None:
     assert len(found) > 1, f"answers {found} whatever the primitives return"
 
 
-def sound(prompts: PromptSet, examples: Sequence[Example]) -> None:
+def sound(prompts: PromptSet, examples: Sequence[ProgramExample]) -> None:
     """Asserts that each program is sound, as if it were one of a bank."""
 
     async def checked() -> None:
@@ -65,23 +65,23 @@ def sound(prompts: PromptSet, examples: Sequence[Example]) -> None:
     asyncio.run(checked())
 
 
-@pytest.mark.parametrize("name", available())
+@pytest.mark.parametrize("name", prompt_set_names())
 def test_every_program_of_a_bank_is_sound(name: str) -> None:
-    sound(load(name), load(name).examples)
+    sound(load_prompt_set(name), load_prompt_set(name).examples)
 
 
 @pytest.mark.parametrize("name", ["gqa", "covr"])
 def test_gold_programs_are_sound_and_in_no_bank(name: str) -> None:
     rows = map(json.loads, (GOLD / f"{name}.jsonl").read_text().splitlines())
-    prompts = load(name)
-    gold = [Example(row["id"], row["question"], row["program"], prompts.form) for row in rows]
+    prompts = load_prompt_set(name)
+    gold = [ProgramExample(row["id"], row["question"], row["program"], prompts.form) for row in rows]
     assert {one.question.lower() for one in gold}.isdisjoint(one.question.lower() for one in prompts.examples)
     sound(prompts, gold)
 
 
-@pytest.mark.parametrize("name", available())
+@pytest.mark.parametrize("name", prompt_set_names())
 def test_a_bank_is_whole(name: str) -> None:
-    prompts = load(name)
+    prompts = load_prompt_set(name)
     assert len(prompts.examples) >= prompts.shots and len(prompts.reading) >= prompts.reading_shots
     for asked in (prompts.examples, prompts.reading):
         assert [id for id, count in Counter(one.id for one in asked).items() if count > 1] == []
@@ -131,7 +131,7 @@ def test_the_kind_is_read_off_the_first_words() -> None:
 
 @pytest.mark.parametrize("name", ["gqa", "covr", "nlvr2", "nlvr", "mini"])
 def test_every_reading_example_has_an_answer_of_its_kind(name: str) -> None:
-    stated, reading = load(name).statements, load(name).reading
+    stated, reading = load_prompt_set(name).statements, load_prompt_set(name).reading
     kinds = [(question_kind(one.question, statements=stated), one) for one in reading]
     wrong = [(one.question, one.answer) for kind, one in kinds if kind.misfit(one.answer)]
     assert wrong == []
@@ -149,7 +149,7 @@ def test_a_number_is_found_in_words() -> None:
     found = {"four blocks": 4, "there are 2 cups": 2, "no cups": 0}
     found |= dict.fromkeys(("a lot", "2 or 3", "1.5", ""))  # type: ignore[arg-type]
     assert {text: number_in(text) for text in found} == found
-    assert question_kind("How many?").fitted("-2,000") == "-2,000", "a number that a program counted stays as it is"
+    assert question_kind("How many?").fit("-2,000") == "-2,000", "a number that a program counted stays as it is"
 
 
 def test_yes_and_no_are_read_wherever_they_are_plainly_said() -> None:
@@ -178,7 +178,7 @@ def test_a_whole_number_is_all_of_a_text() -> None:
 
 def test_a_choice_is_put_as_the_question_names_it() -> None:
     kind = question_kind("Which is higher, the red hammer or the blue hammer?")
-    assert kind.fitted("The red hammer.") == "red hammer"
+    assert kind.fit("The red hammer.") == "red hammer"
     side = question_kind("Is it on the top or the bottom side of the picture?")
-    assert [side.fitted(text) for text in ("Bottom side", "on the bottom", "bottom")] == ["bottom"] * 3
-    assert [kind.fitted(text) for text in ("red", "not red hammer")] == ["red", "not red hammer"], "nothing is invented"
+    assert [side.fit(text) for text in ("Bottom side", "on the bottom", "bottom")] == ["bottom"] * 3
+    assert [kind.fit(text) for text in ("red", "not red hammer")] == ["red", "not red hammer"], "nothing is invented"

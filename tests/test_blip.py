@@ -14,11 +14,11 @@ from tiny import GRID, WORDS, noise_picture, write_blip
 import codevqa
 from codevqa.core.errors import ModelError, SetupError
 from codevqa.core.images import Picture, load_picture
-from codevqa.models.base import CaptionRequest, MatchRequest, SimilarityRequest
 from codevqa.models.blip import BlipMatcher
 from codevqa.models.blip.picture_input import PictureReader, PictureSettings, run_in_batches
 from codevqa.models.blip.tokens import WordPieces, draw, numbers_of
 from codevqa.models.options import CaptionerOptions
+from codevqa.models.protocols import CaptionRequest, MatchRequest, SimilarityRequest
 
 MINI = Path(codevqa.__file__).parent / "mini" / "weights"
 SEP = WORDS.index("[SEP]")

@@ -12,15 +12,15 @@ from blip_kit import BLOCK, MATCHES, PICTURES
 from tiny import WORDS, write_blip
 from torch.nn import functional
 
-from codevqa.models.base import CaptionRequest
 from codevqa.models.blip import BlipCaptioner, BlipMatcher
 from codevqa.models.blip.caption_decoder import CaptionDecoder
 from codevqa.models.blip.caption_steps import CaptionBatch
 from codevqa.models.blip.checkpoint import Checkpoint, load_checkpoint
 from codevqa.models.blip.gpu import kernels
 from codevqa.models.blip.tokens import CaptionRules, draw, numbers_of
-from codevqa.models.cuda_graphs import enabled
+from codevqa.models.cuda_graphs import graphs_enabled
 from codevqa.models.gpu_compiler import HERE
+from codevqa.models.protocols import CaptionRequest
 
 WIDTH = 32
 
@@ -135,7 +135,7 @@ def test_a_recording_keeps_all_that_it_reads_and_writes(captioner: Checkpoint, m
 def test_recording_can_be_turned_off(monkeypatch: pytest.MonkeyPatch) -> None:
     for value, on in (("", True), ("0", False)):
         monkeypatch.setenv("CODEVQA_CUDA_GRAPHS", value)
-        assert enabled(torch.device("cuda")) is on and not enabled(torch.device("cpu"))
+        assert graphs_enabled(torch.device("cuda")) is on and not graphs_enabled(torch.device("cpu"))
 
 
 gpu = pytest.mark.skipif(not (HERE and torch.cuda.is_available()), reason="needs Triton and a CUDA device")

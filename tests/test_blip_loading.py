@@ -20,12 +20,12 @@ from tiny_detector import write_clip
 
 from codevqa.core.collection import Collection, StoredPicture
 from codevqa.core.errors import ModelNotFoundError, SetupError
-from codevqa.models import feature_shelf
-from codevqa.models.base import CaptionRequest, MatchRequest, SimilarityRequest
+from codevqa.models import feature_store
 from codevqa.models.blip import BlipMatcher
 from codevqa.models.blip.checkpoint import load_checkpoint
 from codevqa.models.contrastive import ContrastiveMatcher
-from codevqa.models.feature_shelf import FeatureShelf
+from codevqa.models.feature_store import FeatureStore
+from codevqa.models.protocols import CaptionRequest, MatchRequest, SimilarityRequest
 from codevqa.models.weights import Linear
 from codevqa.models.weights import fill as fill_network
 
@@ -161,7 +161,7 @@ def pictures(tmp_path: Path) -> tuple[StoredPicture, ...]:
 
 
 def files(pictures: tuple[StoredPicture, ...]) -> list[Path]:
-    return sorted(pictures[0].shelf.glob("*/*.safetensors"), key=lambda one: one.stat().st_size)
+    return sorted(pictures[0].feature_folder.glob("*/*.safetensors"), key=lambda one: one.stat().st_size)
 
 
 def margins(folder: str, pictures: Any, **options: Any) -> tuple[list[float], list[float], int]:
@@ -229,23 +229,23 @@ def test_a_full_disk_costs_one_warning(
         given[1].write_bytes(b"half")
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(feature_shelf, "save_file", full)
+    monkeypatch.setattr(feature_store, "save_file", full)
     with caplog.at_level(logging.WARNING):
         first, again = margins(folder, pictures), margins(folder, pictures)
     assert whole[2] == 0 and first == again and first[2] == 5
     assert len(caplog.records) == 1 and "No space left" in caplog.text
-    assert not list(pictures[0].shelf.glob("*/*"))
+    assert not list(pictures[0].feature_folder.glob("*/*"))
 
 
 def test_half_precision_survives_and_processes_add_to_one_another(tmp_path: Path) -> None:
     place = tmp_path / "codevqa-features" / "a"
     made = {str(number): torch.randn(3, 4).to(torch.bfloat16) for number in range(4)}
-    one, other = FeatureShelf(place), FeatureShelf(place)
+    one, other = FeatureStore(place), FeatureStore(place)
     one.add({key: made[key] for key in "01"})
     other.add({key: made[key] for key in "123"})
     one.save()
     other.save()
-    read = FeatureShelf(place).read("0123x")
+    read = FeatureStore(place).read("0123x")
     assert read.keys() == made.keys() and all(torch.equal(read[key], made[key]) for key in made)
     assert {features.dtype for features in read.values()} == {torch.bfloat16}
 

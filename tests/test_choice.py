@@ -17,8 +17,8 @@ from codevqa.core.answer_words import DONT_KNOW
 from codevqa.core.errors import InputError, ModelError, PromptTooLongError
 from codevqa.core.events import Answered, Event, Rejected
 from codevqa.engine import program_runs
-from codevqa.models.base import GenerationRequest
 from codevqa.models.fakes import ScriptedLM
+from codevqa.models.protocols import GenerationRequest
 from codevqa.primitives import Image, Primitive, primitive
 from codevqa.primitives.context import CallContext
 from codevqa.primitives.detection import DETECTION

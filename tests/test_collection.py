@@ -192,9 +192,9 @@ def test_equal_pictures_all_count_and_are_looked_at_once(tmp_path: Path, open_: 
         looked.append(1)
         return 2.5
 
-    assert [first.noted("n", score), second.noted("n", score), len(looked)] == [2.5, 2.5, 1]
+    assert [first.measure("n", score), second.measure("n", score), len(looked)] == [2.5, 2.5, 1]
     first.keep_notes()
-    assert [one.noted("n", score) for one in open_().open()] == [2.5, 2.5] and len(looked) == 1
+    assert [one.measure("n", score) for one in open_().open()] == [2.5, 2.5] and len(looked) == 1
 
 
 def test_only_what_is_new_is_read_and_a_part_forgets_nothing(tmp_path: Path, open_: Any, loads: list[str]) -> None:
@@ -262,7 +262,7 @@ def test_an_index_is_deleted_and_nothing_beside_it(tmp_path: Path, loads: list[s
     photos = fill(tmp_path / "photos", 2)
     (photos / "features").mkdir()
     opened = Collection(photos, index=photos)
-    opened.open()[0].shelf.mkdir()
+    opened.open()[0].feature_folder.mkdir()
     opened.drop_index()
     assert sorted(one.name for one in photos.iterdir()) == ["000.png", "001.png", "features"]
     assert len(Collection(photos, index=photos)) == 2 and len(loads) == 4

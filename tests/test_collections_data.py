@@ -21,9 +21,9 @@ from codevqa.eval.report.summary import summarize
 from codevqa.eval.run import local
 from codevqa.eval.statistics import Interval
 from codevqa.miniworld import export_collections
-from codevqa.miniworld.export import write
-from codevqa.miniworld.questions import Condition, Item
-from codevqa.miniworld.truth import query, run_program
+from codevqa.miniworld.export import write_datasets
+from codevqa.miniworld.questions import Condition, SceneQuestion
+from codevqa.miniworld.truth import query_truth, run_program
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 CUPS: dict[str, Any] = {"id": "1", "collection": "a", "images": ["a.png", "b.png", "c.png"], "kind": "selection"}
@@ -33,9 +33,9 @@ CUPS["program"] = 'answer = [img for img in images if query(img, "Is there a cup
 
 def test_answers_and_pictures_are_those_of_the_programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The program of the question's kind, run over the true scenes, gives the answer; and so for each condition."""
-    truth, checked = export_collections._truth, Counter[str]()
+    truth, checked = export_collections._answered_row, Counter[str]()
 
-    def beside(item: Item, kind: str, scenes: Any, paths: Any) -> dict[str, Any] | None:
+    def beside(item: SceneQuestion, kind: str, scenes: Any, paths: Any) -> dict[str, Any] | None:
         row = truth(item, kind, scenes, paths)
         if row is None:
             return None
@@ -48,7 +48,7 @@ def test_answers_and_pictures_are_those_of_the_programs(tmp_path: Path, monkeypa
             assert answers == row["answer"]
         else:
             question = row["program"].split('"')[1]
-            asked = [path for path, scene in zip(paths, scenes, strict=True) if query(scene, question) == "yes"]
+            asked = [path for path, scene in zip(paths, scenes, strict=True) if query_truth(scene, question) == "yes"]
             assert asked == row["answer"]
         if isinstance(condition := getattr(item.slots, "c", None), Condition) and "pictures" in row:
             loop = f"{condition.loop}\nanswer = count"
@@ -56,9 +56,9 @@ def test_answers_and_pictures_are_those_of_the_programs(tmp_path: Path, monkeypa
         checked[kind] += 1
         return row
 
-    monkeypatch.setattr(export_collections, "_truth", beside)
+    monkeypatch.setattr(export_collections, "_answered_row", beside)
     for split in ("test", "test_combinations"):
-        export_collections.write_split(tmp_path, split, 36, 5, 0, 7)
+        export_collections.write_collections_split(tmp_path, split, 36, 5, 0, 7)
         asked = [json.loads(line) for line in (tmp_path / f"{split}_7.jsonl").read_text().splitlines()]
         assert len(asked) == 36 and {row["kind"] for row in asked} == {*export_collections.KINDS}
         yes_no = Counter(row["answer"] for row in asked if row["answer"] in ("yes", "no"))
@@ -67,7 +67,7 @@ def test_answers_and_pictures_are_those_of_the_programs(tmp_path: Path, monkeypa
 
 
 def test_drawn_collections_open_with_their_pictures(tmp_path: Path) -> None:
-    counts = write(tmp_path / "data", images=8, splits=["val"], sets=[6])
+    counts = write_datasets(tmp_path / "data", images=8, splits=["val"], sets=[6])
     assert counts["collections/val_6.jsonl"] == counts["covr/val_6.jsonl"] == 8
     opened = open_dataset("collections", tmp_path / "data", "val_6")
     examples = list(opened)
@@ -105,7 +105,7 @@ def test_programs_of_the_data_are_run_and_their_pictures_scored(tmp_path: Path) 
 def test_a_number_counts_the_pictures_with_that_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     yes, no = ([Pick(ImageRef(place), chance) for place in places] for places, chance in (((4, 2), 1.0), ((1,), 0.0)))
     monkeypatch.setattr(local, "selections", lambda trace: (Selection("Is there a cup?", tuple(yes), tuple(no)),))
-    found = [local.picked(Answer("How many?", text, None, Trace())) for text in ("2", "1", "3", "yes")]
+    found = [local.picture_numbers(Answer("How many?", text, None, Trace())) for text in ("2", "1", "3", "yes")]
     assert found == [[2, 4], [1], None, None]
 
 

@@ -18,7 +18,7 @@ from cli_kit import GARDEN, ROOT, CommandLine, assert_one_clear_line, environmen
 from eval_kit import Numbered
 
 from codevqa import CodeVQA
-from codevqa.cli.options import chosen
+from codevqa.cli.options import choose_options
 from codevqa.core.errors import InputError, ProgramTypeError, UnknownNameError
 from codevqa.core.settings import QuerySettings, Settings, WriterSettings
 from codevqa.eval import evaluate
@@ -28,7 +28,7 @@ from codevqa.presets.checkpoints import resolve
 from codevqa.presets.compat import RELEASE, compat_layer
 from codevqa.presets.configuration import Layer, Text, configure, flat
 from codevqa.presets.presets import PRESETS
-from codevqa.prompts import load as load_prompts
+from codevqa.prompts import load_prompt_set as load_prompts
 
 
 def said(*words: str) -> Layer:
@@ -226,7 +226,7 @@ def test_a_model_is_the_same_for_the_library_and_the_command_line(monkeypatch: p
     monkeypatch.setenv("OPENAI_BASE_URL", "http://127.0.0.1:9/v1")
     with CodeVQA.from_preset("api", model="some") as vqa:
         assert vqa.configuration is not None
-        assert vqa.configuration.parts == chosen("api", model="some").configure().here().parts
+        assert vqa.configuration.parts == choose_options("api", model="some").configure().here().parts
         assert vqa.model_names["writer"] == vqa.model_names["eyes"] == "some"
 
 

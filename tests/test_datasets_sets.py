@@ -11,7 +11,7 @@ from PIL import Image
 from codevqa.core.errors import InputError, SetupError
 from codevqa.eval.datasets import open_dataset
 from codevqa.eval.datasets.gqa import groups
-from codevqa.eval.task import PictureFile
+from codevqa.eval.task import DatasetPicture
 
 
 @pytest.mark.parametrize("inside", ["questions1.2", "annotations", "GQA/questions"])
@@ -79,7 +79,7 @@ def test_covr_finds_pictures_of_all_three_sources(tmp_path: Path) -> None:
     for name in names:
         paint(root / "images" / name)
     example = only(open_dataset("covr", tmp_path, "val"))
-    assert example.images == tuple(PictureFile(root / "images" / name) for name in names)
+    assert example.images == tuple(DatasetPicture(root / "images" / name) for name in names)
     assert (example.id, example.form, example.gold) == ("val_test_747468", "set", ("yes",))
     assert example.groups == {"images": "4", "pattern": "quantifier_same_attr"}
 

@@ -13,7 +13,7 @@ from codevqa.core.errors import ImageError
 from codevqa.core.events import Answered, Writing
 from codevqa.demo.limits import DemoLimits
 from codevqa.demo.live import LiveQuestion
-from codevqa.demo.pictures import read_pictures, shipped_answers, shipped_questions
+from codevqa.demo.pictures import read_uploads, shipped_answers, shipped_questions
 
 
 def test_a_bad_picture_is_told_by_its_name(tmp_path: Path) -> None:
@@ -22,7 +22,7 @@ def test_a_bad_picture_is_told_by_its_name(tmp_path: Path) -> None:
     told = {"cut.png": "is damaged", "heavy.png": "is too large a file", "gone.png": "is no longer here"}
     for name, words in told.items():
         with pytest.raises(ImageError, match=f"^{name} {words}") as caught:
-            read_pictures([str(tmp_path / name)], DemoLimits(upload_bytes=2000), tmp_path, tmp_path / "index")
+            read_uploads([str(tmp_path / name)], DemoLimits(upload_bytes=2000), tmp_path, tmp_path / "index")
         assert str(tmp_path) not in str(caught.value)
 
 
@@ -32,13 +32,13 @@ def test_pictures_are_counted_and_only_uploads_are_read(tmp_path: Path) -> None:
     good, link = inside / "garden.png", inside / "link.png"
     good.write_bytes(GARDEN.read_bytes())
     link.symlink_to(GARDEN)
-    assert read_pictures([str(good)], DemoLimits(), inside, tmp_path / "index")[0].name == "garden.png"
+    assert read_uploads([str(good)], DemoLimits(), inside, tmp_path / "index")[0].name == "garden.png"
     for paths in ([], [str(good)] * 3):
         with pytest.raises(ImageError):
-            read_pictures(paths, DemoLimits(pictures=2), inside, tmp_path / "index")
+            read_uploads(paths, DemoLimits(pictures=2), inside, tmp_path / "index")
     for path in (GARDEN, link, inside / ".." / "secret.png", Path("/etc/passwd")):
         with pytest.raises(ImageError, match="not uploaded"):
-            read_pictures([str(path)], DemoLimits(), inside, tmp_path / "index")
+            read_uploads([str(path)], DemoLimits(), inside, tmp_path / "index")
 
 
 def test_the_answer_that_ships_is_the_one_that_its_models_give(mini: CodeVQA) -> None:

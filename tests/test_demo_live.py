@@ -6,7 +6,18 @@ import pytest
 from service_kit import answer
 
 from codevqa.core.errors import ErrorRecord
-from codevqa.core.events import Answered, CallBegan, CallEnded, Event, Failed, Prepared, Rejected, Shown, Writing, Wrote
+from codevqa.core.events import (
+    Answered,
+    CallBegan,
+    CallEnded,
+    Event,
+    Failed,
+    Prepared,
+    PromptExample,
+    Rejected,
+    Writing,
+    Wrote,
+)
 from codevqa.core.notices import notice
 from codevqa.core.trace import Call, DomainWarning, Evidence, ImageRef, Program
 from codevqa.demo.live import LiveQuestion, PageUpdate
@@ -31,7 +42,7 @@ def feed(shown: LiveQuestion, *events: Event) -> PageUpdate:
 def test_a_question_is_shown_step_by_step() -> None:
     shown = question()
     assert "working" in shown.view().baseline and " data-busy " in shown.view().status
-    view = feed(shown, Prepared((Shown("mini-001", "How many?", "answer = 2"),), "prompt"))
+    view = feed(shown, Prepared((PromptExample("mini-001", "How many?", "answer = 2"),), "prompt"))
     assert "1 worked example " in view.examples and "How many?" in view.examples and " open>" not in view.examples
     view = feed(shown, Writing("img = op"))
     assert "img = op" in view.program
@@ -65,7 +76,7 @@ def test_what_users_and_models_say_is_escaped() -> None:
     everything = ""
     shown = question(question=EVIL)
     for event in (
-        Prepared((Shown("id", EVIL, EVIL),), EVIL),
+        Prepared((PromptExample("id", EVIL, EVIL),), EVIL),
         Wrote(Program(f"x = '{EVIL}'")),
         CallBegan(1, EVIL, {EVIL: EVIL}, 1),
         CallEnded(Call(1, EVIL, {"question": EVIL}, EVIL, 0.1, 1)),

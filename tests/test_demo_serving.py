@@ -21,26 +21,26 @@ def test_a_port_that_is_taken_and_an_address_of_another_machine_are_said() -> No
         taken.listen()
         port = taken.getsockname()[1]
         with pytest.raises(SetupError, match=f"Cannot listen on 127.0.0.1, port {port}: "):
-            serve.main(port=port, say=print)
+            serve.serve_page(port=port, say=print)
     with pytest.raises(SetupError, match=r"Cannot listen on 192\.0\.2\.1, port 0: "):
-        serve.main(host="192.0.2.1", say=print)
+        serve.serve_page(host="192.0.2.1", say=print)
 
 
 @pytest.mark.parametrize("auth", ["", "name", "name:", ":word"])
 def test_half_a_login_is_refused(auth: str) -> None:
     with pytest.raises(SetupError, match="must be NAME:PASSWORD"):
-        serve.main(auth=auth, say=print)
+        serve.serve_page(auth=auth, say=print)
 
 
 def test_a_configuration_that_cannot_answer_is_refused() -> None:
     with pytest.raises(SetupError, match="--lm"):
-        serve.main("paper", say=print)
+        serve.serve_page("paper", say=print)
 
 
 def test_without_gradio_one_line_says_how_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(serve, "find_spec", lambda name: None)
     with pytest.raises(SetupError, match=r"pip install 'codevqa\[demo\]'"):
-        serve.main(say=print)
+        serve.serve_page(say=print)
 
 
 @pytest.mark.slow

@@ -15,9 +15,9 @@ from tiny_detector import write_clip, write_grounding_dino, write_owlv2, write_s
 
 from codevqa import CodeVQA
 from codevqa.core.errors import ModelNotFoundError, SetupError
-from codevqa.models.base import Box, DetectRequest, SimilarityRequest, grounds
 from codevqa.models.contrastive import ContrastiveMatcher
 from codevqa.models.detector import ZeroShotDetector
+from codevqa.models.protocols import Box, DetectRequest, SimilarityRequest, grounds
 from codevqa.presets.assembly import load
 
 WRITERS = {"grounding-dino": write_grounding_dino, "owlv2": write_owlv2}

@@ -23,7 +23,7 @@ from codevqa.core.images import load_pictures
 from codevqa.core.trace import ImageRef
 from codevqa.engine.prepared_question import answer_without_models
 from codevqa.engine.request import ask_request
-from codevqa.miniworld.world import draw, sample_scene
+from codevqa.miniworld.world import draw_scene, sample_scene
 from codevqa.models.domain import Domain
 from codevqa.models.fakes import FakeCaptioner, FakeMatcher, ScriptedLM
 from codevqa.pages import trace_page
@@ -83,7 +83,7 @@ def test_photographs_and_parts_of_them_are_caught(domain: Domain, photographs: l
 
 def test_drawings_are_not_taken_for_photographs(domain: Domain) -> None:
     rng = random.Random(6)
-    drawings = [draw(sample_scene(rng, max_things=8, split="test")) for _ in range(200)]
+    drawings = [draw_scene(sample_scene(rng, max_things=8, split="test")) for _ in range(200)]
     worn = [sent(one, rng.randint(80, 900), rng.randint(50, 95)) for one in drawings]
     assert sum(domain.score(one) > 0 for one in worn) <= 2
     paths = [*(ROOT / "examples" / "pictures").glob("*.png"), *(ROOT / "codevqa" / "demo" / "pictures").glob("*.png")]
@@ -118,7 +118,7 @@ def test_unknown_words_are_named(domain: Domain) -> None:
     ("typed", "meant"), [("boht", "both"), ("wich", "which"), ("grean", "green"), ("teh", "the"), ("doesnt", "doesn't")]
 )
 def test_a_slip_of_one_letter_is_undone(domain: Domain, typed: str, meant: str) -> None:
-    assert domain.respelt(f"{typed} pictures") == f"{meant} pictures"
+    assert domain.respell(f"{typed} pictures") == f"{meant} pictures"
 
 
 def test_everyday_words_are_not_taken_for_known_ones_spelt_wrongly(domain: Domain) -> None:
@@ -149,7 +149,7 @@ def test_drawings_of_another_kind_are_declined_and_those_of_the_world_are_not(mi
     others = other_drawings()
     assert [mini.ask(picture, "Is there a house?").declined for picture in others] == [True] * len(others)
     rng = random.Random(45)
-    mine = [draw(sample_scene(rng, max_things=8, split="test")) for _ in range(40)]
+    mine = [draw_scene(sample_scene(rng, max_things=8, split="test")) for _ in range(40)]
     questions: list[Any] = [(picture, "Is there a house?") for picture in [*mine, GARDEN, *SHELF]]
     answers = mini.ask_many(questions, method="pnpvqa")
     assert not [answer for answer in answers if answer.declined]

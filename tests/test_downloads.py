@@ -19,7 +19,7 @@ from codevqa.core.errors import SetupError
 from codevqa.core.settings import Settings, WriterSettings
 from codevqa.models.causal_lm import int8_linear
 from codevqa.presets.assembly import load, prompt_writer, whole
-from codevqa.presets.checkpoints import NOT_HERE, loaded, missing, resolve
+from codevqa.presets.checkpoints import NOT_HERE, files_to_load, missing, resolve
 from codevqa.presets.configuration import Configuration, Layer, configure
 
 MINI = Path(resolve("@mini/weights"))
@@ -60,7 +60,10 @@ def test_sizes_come_first_and_nothing_else_where_only_they_are_asked_for(hub: Hu
     done = run(hub, "download", preset, "--dry-run")
     assert done.returncode == 0, done.stderr
     wanted = sum(
-        len(data) for files in hub.repositories.values() for name, data in files.items() if name in loaded([*files])
+        len(data)
+        for files in hub.repositories.values()
+        for name, data in files.items()
+        if name in files_to_load([*files])
     )
     assert f"{wanted / 1e6:.1f} MB to download:\n" in done.stdout
     assert hub.files == [] and len(hub.asked) == len(PARTS)
@@ -97,7 +100,9 @@ def test_a_file_with_other_bytes_than_the_hub_says_is_not_kept(hub: Hub, preset:
     hub.damages = False
     hub.asked.clear()
     assert run(hub, "download", preset).returncode == 0
-    assert set(hub.files) == set(loaded([*hub.repositories["tiny/captioner"]])), "all that was damaged came again"
+    assert set(hub.files) == set(files_to_load([*hub.repositories["tiny/captioner"]])), (
+        "all that was damaged came again"
+    )
 
 
 def test_a_hub_that_fails_or_cannot_be_reached_is_asked_once_and_told_in_one_line(hub: Hub, preset: str) -> None:

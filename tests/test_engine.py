@@ -18,11 +18,11 @@ from codevqa.core.errors import ErrorRecord, ProgramError, ProgramRuntimeError
 from codevqa.core.images import load_picture
 from codevqa.core.trace import Call, Evidence, ImageRef
 from codevqa.engine.answers import answer_text
-from codevqa.models.base import Box, Map, Match, MatchRequest, Models, SimilarityRequest
 from codevqa.models.fakes import FakeCaptioner, FakeDetector, FakeMatcher, ScriptedLM
+from codevqa.models.protocols import Box, Map, Match, MatchRequest, Models, SimilarityRequest
 from codevqa.primitives import Image, primitive
 from codevqa.primitives.context import CallContext
-from codevqa.prompts import load
+from codevqa.prompts import load_prompt_set
 from codevqa.writing.writer import Writer
 
 
@@ -107,7 +107,7 @@ def test_questions_that_wait_for_a_worker_are_embedded_together_and_each_counts_
 
         lm: Any = ScriptedLM(write)
         lm.batch = 1
-        writer = Writer(lm, {"image": load("gqa")}, retriever)
+        writer = Writer(lm, {"image": load_prompt_set("gqa")}, retriever)
         models = Models(reader(), FakeMatcher(6), FakeCaptioner(grid=6))
         with CodeVQA(writer, models, Settings(workers=4)) as vqa:
             answers = vqa.ask_many([(RED, question) for question in questions])

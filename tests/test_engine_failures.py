@@ -27,8 +27,8 @@ from codevqa.core.events import Failed
 from codevqa.core.images import load_picture
 from codevqa.core.trace import Trace
 from codevqa.engine.many import stream
-from codevqa.models.base import CaptionRequest, GenerationRequest
 from codevqa.models.fakes import FakeCaptioner, ScriptedLM
+from codevqa.models.protocols import CaptionRequest, GenerationRequest
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from eval_kit import Numbered
 
 from codevqa.cli.terminal import Bar
 from codevqa.core.errors import InputError, SetupError, UnknownNameError
-from codevqa.eval.report.exports import FORMATS, export
+from codevqa.eval.report.exports import FORMATS, export_run
 from codevqa.eval.run.choices import engine_for, prompts_for
 from codevqa.eval.run.run_info import RunInfo
 from codevqa.eval.run.session import Status
@@ -140,19 +140,19 @@ def store(tmp_path: Path) -> Store:
 
 def test_official_prediction_files(store: Store, tmp_path: Path) -> None:
     with store:
-        assert export(store, "gqa", tmp_path / "gqa.json") == 3
+        assert export_run(store, "gqa", tmp_path / "gqa.json") == 3
         assert json.loads((tmp_path / "gqa.json").read_text()) == [
             {"questionId": "000000", "prediction": "yes"},
             {"questionId": "000001", "prediction": "No"},
             {"questionId": "000002", "prediction": "a, b"},
         ]
-        assert export(store, "vqa", tmp_path / "vqa.json", method="pnpvqa") == 3
+        assert export_run(store, "vqa", tmp_path / "vqa.json", method="pnpvqa") == 3
         assert json.loads((tmp_path / "vqa.json").read_text()) == [
             {"question_id": number, "answer": "r0"} for number in range(3)
         ]
-        export(store, "nlvr2", tmp_path / "nlvr2.csv")
+        export_run(store, "nlvr2", tmp_path / "nlvr2.csv")
         assert (tmp_path / "nlvr2.csv").read_text() == "000000,True\n000001,False\n000002,a b\n"
-        export(store, "nlvr", tmp_path / "nlvr.csv")
+        export_run(store, "nlvr", tmp_path / "nlvr.csv")
         assert (tmp_path / "nlvr.csv").read_text() == "000000,true\n000001,false\n000002,a b\n"
 
 
@@ -161,16 +161,16 @@ def test_exports_that_cannot_be_made(store: Store, tmp_path: Path) -> None:
     target.write_text("before")
     with store:
         with pytest.raises(UnknownNameError, match=f"There are: {', '.join(FORMATS)}"):
-            export(store, "xml", target)
+            export_run(store, "xml", target)
         with pytest.raises(SetupError, match="Cannot write"):
-            export(store, "gqa", tmp_path / "missing" / "p.json")
+            export_run(store, "gqa", tmp_path / "missing" / "p.json")
         store.add(dataclasses.replace(next(iter(Numbered(tmp_path, 1))), id="n1"), [Row("n1", "codevqa", 0, "x")])
         with pytest.raises(InputError, match="'n1' is no number"):
-            export(store, "vqa", target)
+            export_run(store, "vqa", target)
     assert target.read_text() == "before" and sorted(tmp_path.glob(".*")) == []
     empty = Store.create(tmp_path / "empty", RunInfo("gqa", "val", ("codevqa",)))
     with empty, pytest.raises(InputError, match="has no rows yet"):
-        export(empty, "gqa", target)
+        export_run(empty, "gqa", target)
 
 
 PARTS = [

@@ -21,11 +21,11 @@ from codevqa.eval.report.table import summary_lines
 from codevqa.eval.run.choices import methods_for
 from codevqa.eval.run.record import record_parts, replay_engine
 from codevqa.eval.run.run_info import RunInfo
-from codevqa.eval.task import METHODS, PictureFile, Row
-from codevqa.models.base import LookRequest, Models, Sight
+from codevqa.eval.task import METHODS, DatasetPicture, Row
 from codevqa.models.fakes import FakeEyes, FakeMatcher, ScriptedLM
+from codevqa.models.protocols import LookRequest, Models, Sight
 from codevqa.presets.configuration import Layer, configure
-from codevqa.prompts import load
+from codevqa.prompts import load_prompt_set
 
 TWO: tuple[Method, ...] = ("codevqa", "pnpvqa")
 
@@ -85,10 +85,10 @@ def test_what_eyes_said_is_recorded_and_replayed(tmp_path: Path) -> None:
     """Chances and tokens to the bit, with no captioner; a method it could not do, the replay cannot."""
     settings = Settings(writer=WriterSettings(selection="fixed", repairs=0))
     lm, eyes = ScriptedLM("answer = query(images[0], 'Is it red?')"), Sure("yes")
-    writer = Writer(lm, load("nlvr2"), settings=settings.writer)
+    writer = Writer(lm, load_prompt_set("nlvr2"), settings=settings.writer)
     with record_parts(tmp_path, writer, Models(lm, FakeMatcher(6), eyes=eyes), settings) as vqa:
         answers = [vqa.ask([RED, GREEN], "Is it red?", method=method) for method in METHODS[:2]]
-    with replay_engine(tmp_path, settings, load("nlvr2")) as vqa:
+    with replay_engine(tmp_path, settings, load_prompt_set("nlvr2")) as vqa:
         assert vqa.models.methods == ("codevqa", "direct")
         again = [vqa.ask([RED, GREEN], "Is it red?", method=method) for method in METHODS[:2]]
     assert [one.trace.baseline for one in again] == [one.trace.baseline for one in answers]
@@ -107,7 +107,7 @@ def made(
     """A run with these methods, two questions a cluster."""
     with Store.create(path, RunInfo("gqa", "val", tuple(methods), prompt_hash="0", **info)) as store:
         for number in range(count):
-            one = example(number, images=(PictureFile(Path("/nowhere/a.jpg")),) * sizes(number))
+            one = example(number, images=(DatasetPicture(Path("/nowhere/a.jpg")),) * sizes(number))
             said = {method: "yes" if right(number, method) else "no" for method in methods}
             store.add(one, [Row(one.id, method, 0, text) for method, text in said.items()])
     return path

@@ -17,12 +17,12 @@ from PIL import Image
 from codevqa.core.errors import InputError, ServerError
 from codevqa.eval import Store, evaluate
 from codevqa.eval.report.reading import summary_of
-from codevqa.eval.report.report import write
+from codevqa.eval.report.report import write_report
 from codevqa.eval.report.table import summary_lines
-from codevqa.eval.run.merge import merge
+from codevqa.eval.run.merge import merge_runs
 from codevqa.eval.run.session import Status
-from codevqa.eval.task import Example, PictureFile, Row
-from codevqa.models.base import GenerationRequest
+from codevqa.eval.task import DatasetPicture, Example, Row
+from codevqa.models.protocols import GenerationRequest
 
 
 def test_a_server_that_goes_down_ends_the_run_and_resume_goes_on(tmp_path: Path) -> None:
@@ -54,7 +54,7 @@ def test_a_run_does_not_go_on_with_other_pictures(packed: bool, tmp_path: Path) 
         def __iter__(self) -> Iterator[Example]:
             for number, example in enumerate(super().__iter__()):
                 place = (tmp_path / "all.zip", f"{number}.png") if packed else (tmp_path / f"{number}.png",)
-                yield dataclasses.replace(example, images=(PictureFile(*place),))
+                yield dataclasses.replace(example, images=(DatasetPicture(*place),))
 
     def drawn(*colors: str) -> Pictures:
         with zipfile.ZipFile(tmp_path / "all.zip", "w") as archive:
@@ -175,7 +175,7 @@ def test_shards_and_seeds_become_the_run_that_asked_it_all(tmp_path: Path) -> No
         evaluate(vqa, data, tmp_path / "a", limit=4).close()
     with fake_engine(seed=1) as vqa:  # another seed of the engine's own, too
         evaluate(vqa, data, tmp_path / "c").close()
-    assert merge([tmp_path / name for name in "bac"], tmp_path / "out") == 36
+    assert merge_runs([tmp_path / name for name in "bac"], tmp_path / "out") == 36
     with Store.open(tmp_path / "whole") as whole, Store.open(tmp_path / "out") as out:
         assert by_key(timeless(out)) == by_key(timeless(whole))
         assert list(out.examples()) == list(whole.examples())
@@ -185,7 +185,7 @@ def test_shards_and_seeds_become_the_run_that_asked_it_all(tmp_path: Path) -> No
         assert pace is not None and pace.questions == 18
         ours, theirs = (dataclasses.replace(summary_of(one).methods["codevqa"], cost=None) for one in (out, whole))
         assert ours == theirs
-    write([tmp_path / "out"])
+    write_report([tmp_path / "out"])
     with fake_engine() as vqa, evaluate(vqa, data, tmp_path / "out", seeds=2, resume=True) as out:
         assert len(asked(out)) == 36
 

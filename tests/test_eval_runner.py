@@ -21,8 +21,8 @@ from codevqa.core.trace import Method
 from codevqa.eval import Store, evaluate, open_dataset
 from codevqa.eval.report.reading import summary_of
 from codevqa.eval.run.session import Status
-from codevqa.eval.task import DataSet, Example, PictureFile
-from codevqa.models.base import GenerationRequest
+from codevqa.eval.task import DataSet, DatasetPicture, Example
+from codevqa.models.protocols import GenerationRequest
 
 
 def test_both_methods_on_the_same_questions(tmp_path: Path) -> None:
@@ -149,8 +149,8 @@ def test_a_tenth_tells_the_rest(total: int, window: int, load: float, took: floa
         status.examples, status.seconds, status.under_way = status.examples + 1, now, len(ends)
         if status.examples == 1:
             status.first = now, status.work
-        if status.examples >= total / 10 and now > status.first[0] and status.left is not None:
-            told.append((now, status.left))
+        if status.examples >= total / 10 and now > status.first[0] and status.seconds_left is not None:
+            told.append((now, status.seconds_left))
         if (following := window + status.examples - 1) < total:
             heapq.heappush(ends, (now + took * (0.9 + following % 7 / 20), following))
     whole = told[-1][0]
@@ -168,7 +168,7 @@ class Lost(Numbered):
 
     def __iter__(self) -> Iterator[Example]:
         for number, example in enumerate(super().__iter__()):
-            yield replace(example, images=(PictureFile(self.folder / f"{number}.png"),))
+            yield replace(example, images=(DatasetPicture(self.folder / f"{number}.png"),))
 
 
 def no_models() -> CodeVQA:
@@ -188,17 +188,17 @@ def test_a_file_that_is_no_picture_is_found_in_folders_and_archives(tmp_path: Pa
         for name in ("good.png", "text.png"):
             archive.write(tmp_path / name, name)
     os.mkfifo(tmp_path / "pipe.png")
-    pipe = PictureFile(tmp_path / "pipe.png")  # nobody writes into it: opened, it would wait for ever
+    pipe = DatasetPicture(tmp_path / "pipe.png")  # nobody writes into it: opened, it would wait for ever
     assert (pipe.wrong, pipe.digest) == ("unreadable", "")
     packed = tmp_path / "all.zip"
     for name, wrong in (("good.png", ""), ("text.png", "unreadable"), ("x.png", "missing")):
-        assert PictureFile(tmp_path / name).wrong == PictureFile(packed, name).wrong == wrong
+        assert DatasetPicture(tmp_path / name).wrong == DatasetPicture(packed, name).wrong == wrong
     with zipfile.ZipFile(tmp_path / "damaged.zip", "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("a.png", bytes(range(256)) * 9)
     data = bytearray((tmp_path / "damaged.zip").read_bytes())
     data[40:60] = bytes(20)
     (tmp_path / "damaged.zip").write_bytes(data)
-    damaged = PictureFile(tmp_path / "damaged.zip", "a.png")
+    damaged = DatasetPicture(tmp_path / "damaged.zip", "a.png")
     assert damaged.wrong == "unreadable"
     with pytest.raises(ImageError, match=r"Cannot read a\.png in .*damaged\.zip"):
         damaged.load()
@@ -249,7 +249,7 @@ def test_a_run_with_too_many_questions_unasked_fails_and_says_so(tmp_path: Path,
     assert codevqa("mini-data", data, "--images", 6, "--splits", "val").returncode == 0
     words = ("eval", "gqa", "--data", data, "--split", "val_balanced", "--method", "pnpvqa", "--limit", 4, "--out", out)
     first = next(iter(open_dataset("gqa", data, "val_balanced"))).images[0]
-    assert isinstance(first, PictureFile)
+    assert isinstance(first, DatasetPicture)
     away = first.path.rename(tmp_path / "away.png")
     skipped = codevqa(*words, "--missing-pictures", "skip")
     assert skipped.returncode == 1, skipped.stderr

@@ -12,7 +12,7 @@ from eval_kit import Numbered
 from codevqa.core.errors import InputError, SetupError
 from codevqa.eval.run.run_info import RunInfo
 from codevqa.eval.run.store import Store
-from codevqa.eval.task import Example, PictureFile, Row
+from codevqa.eval.task import DatasetPicture, Example, Row
 
 WHAT: dict[str, Any] = {"models": {"writer": "w"}, "settings": {"seed": 0, "workers": 16, "query": {"captions": 7}}}
 WHAT |= {"packages": {"torch": "2"}, "parts": {"reader": {"computes": "float32 on cpu", "weights": {"a.bin": "11"}}}}
@@ -25,7 +25,7 @@ def row(id: str, method: str = "codevqa", repeat: int = 0, prediction: str = "ye
 
 
 def test_what_goes_in_comes_out(tmp_path: Path) -> None:
-    images = (PictureFile(tmp_path / "a.png"), PictureFile(tmp_path / "b.zip", "deep/b.png", (1, 2, 30, 40)))
+    images = (DatasetPicture(tmp_path / "a.png"), DatasetPicture(tmp_path / "b.zip", "deep/b.png", (1, 2, 30, 40)))
     groups, record = {"structural": "query"}, {"types": {"detailed": "exist"}, "list": [1, 2.5, None, True]}
     example = Example("02763807", "Wie groß ist der “Hund”?", images, "set", ("yes", "no"), groups, "c", record)
     trace = {"calls": [{"value": [1, 2.5]}], "printed": "x"}
@@ -130,7 +130,7 @@ def test_a_run_may_grow_and_its_pace_may_change_but_not_what_computes() -> None:
 )
 def test_what_somebody_else_wrote_into_a_run_is_one_clear_line(change: str, tmp_path: Path) -> None:
     with Store.create(tmp_path / "run", INFO) as store:
-        store.add(Example("a", "Is it?", (PictureFile(tmp_path / "a.png"),), "image", ("yes",)), [row("a")])
+        store.add(Example("a", "Is it?", (DatasetPicture(tmp_path / "a.png"),), "image", ("yes",)), [row("a")])
     with sqlite3.connect(tmp_path / "run" / "run.sqlite") as db:
         db.execute(change)
     db.close()

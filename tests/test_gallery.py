@@ -20,7 +20,7 @@ from codevqa.core.images import load_picture
 from codevqa.core.trace import Call, Evidence, ImageRef, Program, Trace
 from codevqa.demo.limits import DemoLimits
 from codevqa.demo.live import LiveQuestion
-from codevqa.demo.pictures import read_pictures
+from codevqa.demo.pictures import read_uploads
 from codevqa.demo.service import DemoRequest
 from codevqa.pages import answer_fragment, calls_html, evidence_html, gallery_html, trace_page
 
@@ -154,12 +154,12 @@ def test_a_picture_opens_and_is_corrected_for_its_visitor_alone(tmp_path: Path, 
 
 def test_many_uploads_stay_in_their_files_and_keep_their_names(tmp_path: Path) -> None:
     paths = drawings(tmp_path, Path(__file__).parent.parent / "examples" / "pictures")
-    pictures = read_pictures(paths, DemoLimits(), tmp_path, tmp_path / "index")
+    pictures = read_uploads(paths, DemoLimits(), tmp_path, tmp_path / "index")
     assert all(isinstance(one, StoredPicture) for one in pictures)
     assert [one.name for one in pictures] == [f"{number}.png" for number in range(12)]
     with pytest.raises(ImageError, match="too large together"):
-        read_pictures(paths, DemoLimits(question_bytes=9000), tmp_path, tmp_path / "index")
+        read_uploads(paths, DemoLimits(question_bytes=9000), tmp_path, tmp_path / "index")
     Path(paths[5]).write_bytes(Path(paths[5]).read_bytes()[:1500])
     with pytest.raises(ImageError, match=r"^5\.png is damaged") as caught:
-        read_pictures(paths, DemoLimits(), tmp_path, tmp_path / "index")
+        read_uploads(paths, DemoLimits(), tmp_path, tmp_path / "index")
     assert str(tmp_path) not in str(caught.value)

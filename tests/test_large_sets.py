@@ -14,9 +14,9 @@ from codevqa.core.collection import Collection
 from codevqa.core.errors import ModelError, ProgramRuntimeError, PromptTooLongError
 from codevqa.core.question_kind import joins
 from codevqa.engine.program_calls import DETAILED
-from codevqa.miniworld.world import draw, sample_scene
-from codevqa.models.base import GenerationRequest
+from codevqa.miniworld.world import draw_scene, sample_scene
 from codevqa.models.fakes import FakeCaptioner, FakeMatcher, ScriptedLM
+from codevqa.models.protocols import GenerationRequest
 
 COUNT = "How many pictures show a dog?"
 
@@ -89,7 +89,7 @@ def test_yes_joins_as_the_wording_says() -> None:
 
 
 def test_a_vision_language_model_is_shown_what_it_has_room_for() -> None:
-    drawn = [draw(sample_scene(random.Random(number))) for number in range(24)]
+    drawn = [draw_scene(sample_scene(random.Random(number))) for number in range(24)]
     with CodeVQA.from_preset("mini-vlm") as vqa:
         answer = vqa.ask(drawn, "How many pictures contain a cup?", method="direct")
         parts = answer.trace.baseline

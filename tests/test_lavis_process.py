@@ -23,10 +23,10 @@ from PIL import Image
 from codevqa import CodeVQA
 from codevqa.core.errors import ModelError, ModelNotFoundError, SetupError
 from codevqa.core.images import load_picture
-from codevqa.models.base import MatchRequest, SimilarityRequest
 from codevqa.models.lavis import messages
 from codevqa.models.lavis.parts import LavisCaptioner, LavisMatcher
 from codevqa.models.lavis.process import VARIABLE, LavisProcess, python_of
+from codevqa.models.protocols import MatchRequest, SimilarityRequest
 from codevqa.presets.assembly import load
 from codevqa.presets.checkpoints import missing
 
@@ -199,7 +199,7 @@ def test_objects_in_a_message_are_not_unpickled() -> None:
     stream.write(packed.tell().to_bytes(8, "little") + packed.getvalue())
     stream.seek(0)
     with pytest.raises(messages.MessageError):
-        messages.read(stream)
+        messages.read_message(stream)
 
 
 PICTURES = [GARDEN, *map(Path, SHELF[:2])]

@@ -12,13 +12,13 @@ from lm_kit import CONTEXT, HEAD, alone, build, ending, gpt2, llama, mixed, refe
 from tiny_lm import build_tiny_lm, build_tokenizer
 
 from codevqa.core.errors import ModelError, SetupError
-from codevqa.models.base import GenerationRequest, Message
 from codevqa.models.causal_lm import TransformersLM
 from codevqa.models.causal_lm.cpu import decoder as packed
 from codevqa.models.causal_lm.cpu.decoder import Drafter
 from codevqa.models.causal_lm.gpu import slots
 from codevqa.models.causal_lm.gpu.decoder import Schedule
 from codevqa.models.causal_lm.network import LlamaNetwork
+from codevqa.models.protocols import GenerationRequest, Message
 
 WAYS = ("packed", "slots", "kernels", "generate")
 LONG = Schedule(steps=8, rounds_in_flight=2, prefill_tokens=10**6, length_multiple=64)
@@ -154,7 +154,7 @@ class Recorder:
 @pytest.mark.parametrize("schedule", [EACH, LONG], ids=["each", "long"])
 def test_recording_a_pass_makes_no_token(schedule: Schedule, way: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(slots, "Recorder", Recorder)
-    monkeypatch.setattr(slots, "enabled", lambda device: True)
+    monkeypatch.setattr(slots, "graphs_enabled", lambda device: True)
     monkeypatch.setattr(Recorder, "made", 0)
     lm = build(llama, way, schedule=schedule, max_batch=3)
     assert lm.generate(mixed()) == alone(llama)
@@ -167,7 +167,7 @@ def test_recording_a_pass_makes_no_token(schedule: Schedule, way: str, monkeypat
 def test_unrecordable_steps_are_launched(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
     refused = Mock(side_effect=RuntimeError("CUDA error: operation not permitted when stream is capturing"))
     monkeypatch.setattr(slots, "Recorder", Recorder)
-    monkeypatch.setattr(slots, "enabled", lambda device: True)
+    monkeypatch.setattr(slots, "graphs_enabled", lambda device: True)
     monkeypatch.setattr(Recorder, "__call__", refused)
     lm = build(llama, "slots")
     for _ in range(2):

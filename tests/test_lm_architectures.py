@@ -11,11 +11,11 @@ from lm_kit import CONTEXT, HEAD, alone, build, llama, mixed, reference, sizes
 
 from codevqa.batching.model_services import ModelServices
 from codevqa.core.errors import CodeVQAError, ModelError
-from codevqa.models.base import Completion, GenerationRequest, Models
 from codevqa.models.causal_lm import TransformersLM
 from codevqa.models.causal_lm.gpu.decoder import GPU, SlotDecoder
 from codevqa.models.causal_lm.network import LlamaNetwork
 from codevqa.models.fakes import FakeCaptioner, FakeMatcher
+from codevqa.models.protocols import Completion, GenerationRequest, Models
 
 ORIGINAL = 29
 """``original_max_position_embeddings`` where there is one."""

@@ -13,10 +13,10 @@ from lm_kit import folder_of, llama, mixed
 from tiny_lm import build_tiny_lm
 
 from codevqa.core.errors import ModelNotFoundError, SetupError
-from codevqa.models.base import GenerationRequest
 from codevqa.models.causal_lm import TransformersLM, int8_linear
 from codevqa.models.causal_lm.int8_linear import Int8Linear, available, weights
 from codevqa.models.causal_lm.network import LlamaNetwork
+from codevqa.models.protocols import GenerationRequest
 from codevqa.presets.configuration import configure
 
 PROMPTS = ["What color is the car?", "yes", "box_x, box_y = get_pos(img,"]
@@ -92,7 +92,7 @@ def test_it_is_silent_and_needs_transformers_only_where_that_decodes(tmp_path: P
     settings = {"do_sample": False, "temperature": 0.5, "top_k": 3, "eos_token_id": 2}
     (tmp_path / "generation_config.json").write_text(json.dumps(settings))
     code = (
-        "import sys; from codevqa.models.base import GenerationRequest as R;"
+        "import sys; from codevqa.models.protocols import GenerationRequest as R;"
         "from codevqa.models.causal_lm import TransformersLM;"
         "lm = TransformersLM.from_pretrained(sys.argv[1], device='cpu', loop=LOOP);"
         "assert len(lm.generate([R('some words ' * 9 + 'x' * i, 480, shared=90) for i in range(2)])) == 2;"

@@ -17,11 +17,11 @@ from data_files import seen
 from codevqa.core.errors import SetupError
 from codevqa.eval.datasets import open_dataset
 from codevqa.miniworld import export
-from codevqa.miniworld.export import write
-from codevqa.miniworld.questions import Item, sample_question
+from codevqa.miniworld.export import write_datasets
+from codevqa.miniworld.questions import SceneQuestion, sample_question
 from codevqa.miniworld.sets import sample_set
-from codevqa.miniworld.truth import find_matching_image, get_pos, query, run_program
-from codevqa.miniworld.world import CANVAS, COLORS, GAP, HELD_OUT, KINDS, RADII, Scene, Thing, draw, sample_scene
+from codevqa.miniworld.truth import matching_scene, query_truth, run_program, true_position
+from codevqa.miniworld.world import CANVAS, COLORS, GAP, HELD_OUT, KINDS, RADII, Scene, Thing, draw_scene, sample_scene
 
 
 def scenes(count: int, **settings: object) -> list[Scene]:
@@ -30,7 +30,7 @@ def scenes(count: int, **settings: object) -> list[Scene]:
 
 
 def pixels(scene: Scene, size: int = CANVAS) -> npt.NDArray[np.int64]:
-    return np.asarray(draw(scene, size), dtype=np.int64)
+    return np.asarray(draw_scene(scene, size), dtype=np.int64)
 
 
 def test_kinds_and_their_held_out_pairs_stay() -> None:
@@ -70,7 +70,7 @@ def test_a_picture_shows_each_thing_in_its_place() -> None:
         assert not changed.any()
 
 
-Drawn = list[tuple[list[Scene], Item]]
+Drawn = list[tuple[list[Scene], SceneQuestion]]
 
 
 def draw_questions(count: int, seed: int = 0, split: Literal["train", "test"] = "train") -> Drawn:
@@ -117,18 +117,18 @@ def test_a_question_about_one_picture_is_put_to_one_of_a_set() -> None:
 def test_the_truth_is_what_a_hand_check_finds() -> None:
     scene = scene_of(("red", "star", 20, 100), ("red", "star", 60, 20), ("blue", "fish", 100, 60))
     other = scene_of(("black", "hat", 50, 50))
-    assert query(scene, "How many red stars are there?") == "2"
-    assert query(scene, "Is there a blue star?") == "no"
-    assert query(scene, "What is the blue object?") == "fish"
-    assert get_pos(scene, "blue fish") == pytest.approx((100 / 128 * 24, 68 / 128 * 24))
-    assert find_matching_image([other, scene], "fish") is scene
-    for wrong in (lambda: get_pos(scene, "red star"), lambda: find_matching_image([other], "fish")):
+    assert query_truth(scene, "How many red stars are there?") == "2"
+    assert query_truth(scene, "Is there a blue star?") == "no"
+    assert query_truth(scene, "What is the blue object?") == "fish"
+    assert true_position(scene, "blue fish") == pytest.approx((100 / 128 * 24, 68 / 128 * 24))
+    assert matching_scene([other, scene], "fish") is scene
+    for wrong in (lambda: true_position(scene, "red star"), lambda: matching_scene([other], "fish")):
         with pytest.raises(ValueError, match=r"2 things|0 scenes"):
             wrong()
     with pytest.raises(ValueError, match="no elementary question"):
-        query(scene, "Why is it red?")
-    assert query(scene, "What are the red objects?") == "star"
-    assert query(scene, "What are the green objects?") == "none"
+        query_truth(scene, "Why is it red?")
+    assert query_truth(scene, "What are the red objects?") == "star"
+    assert query_truth(scene, "What are the green objects?") == "none"
 
 
 def test_what_is_counted_whole_is_counted_color_by_color() -> None:
@@ -159,7 +159,7 @@ def test_of_a_tower_and_its_walls_the_truth_is_known() -> None:
         "How many blocks touch the wall?": "1",
         "Are all the blocks black?": "no",
     }
-    assert {question: query(tower, question) for question in asked} == asked
+    assert {question: query_truth(tower, question) for question in asked} == asked
 
 
 IMAGES = 16
@@ -168,7 +168,7 @@ IMAGES = 16
 @pytest.fixture(scope="module")
 def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("data") / "mini"
-    write(out, images=IMAGES)
+    write_datasets(out, images=IMAGES)
     return out
 
 
@@ -210,5 +210,5 @@ def test_larger_sets_have_files_of_their_own(tmp_path: Path, codevqa: CommandLin
 def test_an_interrupt_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failure: BaseException) -> None:
     monkeypatch.setitem(export.WRITERS, "nlvr2", Mock(side_effect=failure))
     with pytest.raises(SetupError if isinstance(failure, OSError) else KeyboardInterrupt):
-        write(tmp_path / "out", images=4, splits=["val"])
+        write_datasets(tmp_path / "out", images=4, splits=["val"])
     assert list(tmp_path.iterdir()) == []

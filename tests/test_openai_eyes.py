@@ -13,8 +13,8 @@ from test_downloads import configured
 
 from codevqa.core.errors import ServerError
 from codevqa.core.images import load_picture
-from codevqa.models.base import LookRequest
 from codevqa.models.openai_eyes import OpenAIEyes
+from codevqa.models.protocols import LookRequest
 from codevqa.presets.assembly import check_server
 
 RED, BLUE = (load_picture(Image.new("RGB", (8, 6), color)) for color in ("red", "blue"))

@@ -15,8 +15,8 @@ from openai_kit import ASK, KEY, Reply, Serve, completion, event, failure, raw, 
 from codevqa.core.errors import EngineClosedError, ServerError, SetupError
 from codevqa.core.events import Answered
 from codevqa.core.notices import current
-from codevqa.models.base import GenerationRequest
 from codevqa.models.openai_lm import OpenAILM
+from codevqa.models.protocols import GenerationRequest
 
 PINGS = (b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n", b": ping\n\n")
 

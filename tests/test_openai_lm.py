@@ -11,8 +11,8 @@ from engine_kit import RED, engine
 from openai_kit import ASK, KEY, Reply, Serve, completion, failure, refusal, streamed, turn
 
 from codevqa.core.errors import ServerError, SetupError
-from codevqa.models.base import GenerationRequest, Message
 from codevqa.models.openai_lm import OpenAILM
+from codevqa.models.protocols import GenerationRequest, Message
 
 
 def test_completion_request_and_result(serve: Serve) -> None:

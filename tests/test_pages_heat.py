@@ -7,7 +7,7 @@ import numpy.typing as npt
 import pytest
 from pages_kit import peaked, picture
 
-from codevqa.models.base import Match
+from codevqa.models.protocols import Match
 from codevqa.pages.heat import overlay, patch_view, relevance_grid, spot
 from codevqa.primitives.visual import peak
 

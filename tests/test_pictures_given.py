@@ -19,8 +19,8 @@ from codevqa import Answer, CodeVQA, QuerySettings
 from codevqa.core.errors import ImageError, InputError
 from codevqa.core.events import Failed
 from codevqa.core.images import ImageSource, load_picture
-from codevqa.models.base import CaptionRequest, GenerationRequest
 from codevqa.models.fakes import FakeCaptioner
+from codevqa.models.protocols import CaptionRequest, GenerationRequest
 
 QUERY = "answer = query(img, 'Which shade?')"
 GREY = PILImage.new("RGB", (60, 40), (7, 7, 7))

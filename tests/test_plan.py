@@ -17,8 +17,8 @@ from codevqa import Answer, CodeVQA, Limits, Question
 from codevqa.core.errors import CodeVQAError, ModelError, ServerError
 from codevqa.core.images import load_picture
 from codevqa.engine.call_plan import UNKNOWN, CallPlan, PlannedCall
-from codevqa.models.base import GenerationRequest
 from codevqa.models.fakes import ScriptedLM
+from codevqa.models.protocols import GenerationRequest
 from codevqa.primitives import Image, primitive
 from codevqa.primitives.visual import VISUAL
 from codevqa.sandbox import Sandbox

@@ -120,12 +120,12 @@ def test_plugins_that_fail(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capl
 
 DATA = """
 from codevqa.eval import Example
-from codevqa.eval.task import PictureFile
+from codevqa.eval.task import DatasetPicture
 from codevqa.plugins import register_dataset, register_model
 
 @register_dataset("late")
 def late(folder, split):
-    yield Example("1", "Is it red?", (PictureFile(folder / "garden.png"),), "image", ("yes",))
+    yield Example("1", "Is it red?", (DatasetPicture(folder / "garden.png"),), "image", ("yes",))
     raise RuntimeError("no\\nluck")
 
 @register_dataset("nothing")

@@ -9,11 +9,11 @@ from reading_kit import Letters, read
 from codevqa.core.question_kind import Wording
 from codevqa.core.settings import QuerySettings
 from codevqa.core.trace import Form
-from codevqa.models.base import CaptionRequest, Map
 from codevqa.models.fakes import FakeCaptioner, FakeMatcher, ScriptedLM
+from codevqa.models.protocols import CaptionRequest, Map
 from codevqa.primitives.patches import Patches
 from codevqa.prompts import PromptSet, ReadingExample
-from codevqa.prompts import load as load_prompts
+from codevqa.prompts import load_prompt_set as load_prompts
 
 RED = ReadingExample("1", "what COLOR is it?", ("a red car", "the street"), "red")
 PAIR = ReadingExample("2", "Both dogs?", (("a dog",), ("a cat", "a mat")), "no")

@@ -28,8 +28,8 @@ from codevqa.eval import Store, evaluate
 from codevqa.eval.ray import ActorPool, find_room
 from codevqa.eval.run.session import Status
 from codevqa.eval.task import METHODS
-from codevqa.models.base import GenerationRequest
 from codevqa.models.fakes import FakeEyes
+from codevqa.models.protocols import GenerationRequest
 
 pytestmark = [
     pytest.mark.slow,

@@ -12,18 +12,18 @@ from codevqa import CodeVQA
 from codevqa.core.question_kind import question_kind
 from codevqa.core.settings import QuerySettings
 from codevqa.core.trace import Form
-from codevqa.models.base import GenerationRequest, Message
 from codevqa.models.fakes import FakeCaptioner, FakeMatcher, ScriptedLM
+from codevqa.models.protocols import GenerationRequest, Message
 from codevqa.primitives.reading import render_reading_chat
-from codevqa.primitives.witness import described, stated_number
-from codevqa.prompts import PromptSet, load
+from codevqa.primitives.witness import describe_question, stated_number
+from codevqa.prompts import PromptSet, load_prompt_set
 
-BANKS: dict[Form, PromptSet] = {"image": load("gqa"), "set": load("covr")}
+BANKS: dict[Form, PromptSet] = {"image": load_prompt_set("gqa"), "set": load_prompt_set("covr")}
 SMALL = QuerySettings(captions=1, patches=4)
 
 
 def test_a_chat_lists_captions_and_says_what_is_wanted() -> None:
-    turns = render_reading_chat(load("gqa").reading[:1], [["a dog", "a cat"]], "is there a DOG?", "image")
+    turns = render_reading_chat(load_prompt_set("gqa").reading[:1], [["a dog", "a cat"]], "is there a DOG?", "image")
     assert [turn.role for turn in turns] == ["system", "user", "assistant", "user"]
     assert turns[-1].content == "Captions:\n- a dog\n- a cat\nQuestion: Is there a dog? Answer yes or no."
     pair = render_reading_chat([], [["a"], ["b"]], "Is it red or blue?", "set", ("Left image", "Right image"))
@@ -77,7 +77,7 @@ def test_a_reader_that_can_only_be_talked_with_is_talked_with() -> None:
     ],
 )
 def test_what_follows_from_descriptions_that_fit(question: str, logits: list[float], found: str) -> None:
-    asked = described(question)
+    asked = describe_question(question)
     assert len(asked.texts) >= len(logits)
     assert asked.verdict(logits, 0.01) == found
     # Asked one after the other, no more than these are matched.
@@ -102,7 +102,7 @@ DESCRIPTIONS: dict[str, tuple[str, ...]] = {
 
 def test_a_description_is_good_english_or_there_is_none() -> None:
     for question, texts in DESCRIPTIONS.items():
-        found = described(question, statements=True).texts
+        found = describe_question(question, statements=True).texts
         assert (found[: len(texts)] if texts else found) == texts
 
 
@@ -171,7 +171,7 @@ def knows(request: GenerationRequest) -> str:
 
 
 def engine(program: str = DISH, **query: Any) -> CodeVQA:
-    sets: dict[Form, PromptSet] = {"image": load("okvqa"), "set": load("covr")}
+    sets: dict[Form, PromptSet] = {"image": load_prompt_set("okvqa"), "set": load_prompt_set("covr")}
     numbers = QuerySettings(captions=2, patches=5, **query)
     return engine_kit.engine(program, knows, prompts=sets, repairs=0, query=numbers, workers=4)
 
@@ -191,7 +191,7 @@ def test_what_is_seen_is_asked_of_captions_and_what_is_known_of_the_reader_alone
 def test_the_prompt_holds_the_knowledge_of_the_programs_shown_in_the_releases_layout() -> None:
     with engine() as vqa:
         prompt = vqa.ask(RED, "Where is this dish from?").trace.calls[1].evidence[0].prompt
-    okvqa = load("okvqa")
+    okvqa = load_prompt_set("okvqa")
     shown = [one for one in okvqa.knowledge if one.id in {example.id for example in okvqa.examples[:7]}]
     assert 3 <= len(shown) < len(okvqa.knowledge)
     examples = "".join(f"Q: {one.question}\nA: {one.answer}\n===\n" for one in shown)
@@ -205,5 +205,5 @@ def test_a_chat_model_gets_knowledge_as_turns() -> None:
     assert isinstance(request.prompt, tuple)
     assert request.prompt[-1] == Message("user", "How many legs has a dog? Answer with a number.")
     assert [turn.role for turn in request.prompt[:3]] == ["system", "user", "assistant"]
-    assert request.prompt[2].content == load("okvqa").knowledge[0].answer
+    assert request.prompt[2].content == load_prompt_set("okvqa").knowledge[0].answer
     assert (request.max_tokens, request.stop) == (10, ("\n",))

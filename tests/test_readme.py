@@ -20,11 +20,11 @@ import codevqa
 from codevqa import Answer, CodeVQA, Settings, Writer
 from codevqa.cli.main import app
 from codevqa.core.images import load_pictures
-from codevqa.models.base import GenerationRequest
 from codevqa.models.fakes import ScriptedLM
+from codevqa.models.protocols import GenerationRequest
 from codevqa.pages import trace_page
-from codevqa.prompts import available
-from codevqa.prompts import load as load_prompts
+from codevqa.prompts import load_prompt_set as load_prompts
+from codevqa.prompts import prompt_set_names
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 PAGE = ROOT / "docs" / "examples" / "answer.html"
@@ -185,7 +185,7 @@ def test_a_wheel_built_through_the_sdist_holds_everything(tmp_path: Path) -> Non
     done = subprocess.run(command, capture_output=True, text=True, env=quiet, timeout=500)
     assert done.returncode == 0, done.stdout + done.stderr
     inside = set(zipfile.ZipFile(next(tmp_path.glob("*.whl"))).namelist())
-    for name in available():
+    for name in prompt_set_names():
         for file in ("prompt.json", "preamble.txt", "examples.jsonl", "reading.jsonl"):
             assert f"codevqa/prompts/{name}/{file}" in inside
     assert {"codevqa/prompts/__init__.py", "codevqa/eval/datasets/__init__.py"} <= inside

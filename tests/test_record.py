@@ -19,8 +19,9 @@ from codevqa.core.images import load_picture
 from codevqa.eval.run.record import record_engine, record_parts, replay_engine
 from codevqa.eval.run.recorded_model import CallStore, RecordedModel
 from codevqa.miniworld.questions import sample_question
-from codevqa.miniworld.world import draw, sample_scene
-from codevqa.models.base import (
+from codevqa.miniworld.world import draw_scene, sample_scene
+from codevqa.models.fakes import FakeCaptioner, FakeDetector, FakeMatcher, ScriptedLM
+from codevqa.models.protocols import (
     Box,
     CaptionRequest,
     Completion,
@@ -30,11 +31,10 @@ from codevqa.models.base import (
     Message,
     SimilarityRequest,
 )
-from codevqa.models.fakes import FakeCaptioner, FakeDetector, FakeMatcher, ScriptedLM
 from codevqa.presets.assembly import prompt_sets
 from codevqa.presets.configuration import configure
 from codevqa.presets.presets import preset
-from codevqa.prompts import load as load_prompts
+from codevqa.prompts import load_prompt_set as load_prompts
 
 METHODS = ("codevqa", "pnpvqa")
 RED, GREEN = (load_picture(PILImage.new("RGB", (60, 40), color)) for color in ("red", "green"))
@@ -71,7 +71,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Recorded:
         scenes = [sample_scene(rng) for _ in range(3 if number % 3 == 2 else 1)]
         paths = [base / f"{number}-{place}.png" for place in range(len(scenes))]
         for scene, path in zip(scenes, paths, strict=True):
-            draw(scene).save(path)
+            draw_scene(scene).save(path)
         text = sample_question(rng, scenes if len(scenes) > 1 else scenes[0]).question
         questions.append(Question([str(path) for path in paths], text))
     with record_engine(base / "RUN", configure()) as vqa:

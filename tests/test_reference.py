@@ -10,7 +10,7 @@ import torch
 from codevqa import Answer, CodeVQA, Question
 from codevqa.miniworld.questions import sample_question
 from codevqa.miniworld.sets import sample_set
-from codevqa.miniworld.world import draw, sample_scene
+from codevqa.miniworld.world import draw_scene, sample_scene
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "benchmarks"))
 import reference
@@ -30,7 +30,7 @@ def test_answers_are_the_same(mini: CodeVQA) -> None:
         rng = random.Random(f"answers {number}")
         scenes = [sample_scene(rng, split="test")] if number % 3 else sample_set(rng, split="test")
         item = sample_question(rng, scenes if number % 3 == 0 else scenes[0])
-        shown.append([draw(scene) for scene in scenes])
+        shown.append([draw_scene(scene) for scene in scenes])
         asked.append(Question(shown[-1], item.question, None if number % 3 else "set"))
     answers: list[Answer] = mini.ask_many(asked)
     with reference.from_preset("mini", numbers=reference.Numbers(drawn=12)) as release:

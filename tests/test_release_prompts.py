@@ -25,13 +25,13 @@ from tiny import write_blip
 from codevqa import Answer, CodeVQA, Models, Writer
 from codevqa.core.images import load_picture
 from codevqa.core.trace import Form, Method
-from codevqa.models.base import MatchRequest
 from codevqa.models.blip import BlipMatcher
 from codevqa.models.fakes import FakeCaptioner, FakeDetector, FakeMatcher, ScriptedLM
+from codevqa.models.protocols import MatchRequest
 from codevqa.presets.compat import compat_layer
 from codevqa.presets.configuration import configure
 from codevqa.presets.presets import PRESETS
-from codevqa.prompts import load
+from codevqa.prompts import load_prompt_set
 
 RELEASE = os.environ.get("CODEVQA_RELEASE", "")
 pytestmark = pytest.mark.skipif(not RELEASE, reason="CODEVQA_RELEASE names no checkout of the paper's release")
@@ -80,9 +80,9 @@ class Both:
     """The release and ours over the same scripted models, with a pool of the release as it is."""
 
     def __init__(self, pool: str, method: Method, folder: Path, script: Script, matcher: Any) -> None:
-        prompts = load(Path(RELEASE) / pool)
+        prompts = load_prompt_set(Path(RELEASE) / pool)
         if prompts.form == "set":  # the release lacks the preamble that it names
-            prompts = replace(prompts, preamble=load("covr").preamble)
+            prompts = replace(prompts, preamble=load_prompt_set("covr").preamble)
         self.prompts, self.method, self.script = prompts, method, script
         (folder / "VG_100K").mkdir()
         self.pictures = [
@@ -159,7 +159,7 @@ def test_positions_are_those_of_the_release(tmp_path: Path) -> None:
 @pytest.mark.parametrize("kind", ["", "_codevqa"])
 @pytest.mark.parametrize("task", sorted({pool.partition("_")[0] for pool in POOLS}))
 def test_numbers_and_checkpoints_are_those_of_the_release_s_configuration(task: str, kind: str) -> None:
-    lavis, ours = Path(RELEASE) / "lavis", load(task)
+    lavis, ours = Path(RELEASE) / "lavis", load_prompt_set(task)
     told = yaml.safe_load((lavis / f"projects/pnp-vqa/eval/{task}_eval_gpt3{kind}.yaml").read_text())
     parts = yaml.safe_load((lavis / "configs/models/pnp-vqa/pnp_vqa_gpt3.yaml").read_text())["model"]
     reader, run = parts["question_answering_model"], told["run"]

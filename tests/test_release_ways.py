@@ -14,7 +14,7 @@ from codevqa.core.question_kind import Wording
 from codevqa.core.trace import ImageRef
 from codevqa.models.fakes import FakeMatcher, ScriptedLM
 from codevqa.primitives import Image, primitive
-from codevqa.prompts import load
+from codevqa.prompts import load_prompt_set
 
 PLAIN = WriterSettings(selection="fixed", repairs=0, fit=False, form="completion")
 RELEASE = Settings(
@@ -25,7 +25,7 @@ PAIR = "Both pictures show a RED ball."
 
 
 def engine(program: str, settings: Settings = TOLD, *, says: str = "yes", matcher: FakeMatcher | None = None) -> Any:
-    prompts: Any = {"image": load("gqa"), "set": load("nlvr2")}
+    prompts: Any = {"image": load_prompt_set("gqa"), "set": load_prompt_set("nlvr2")}
     return engine_kit.engine(program, says, settings=settings, prompts=prompts, matcher=matcher)
 
 
@@ -116,7 +116,7 @@ def test_a_whole_set_is_read_in_the_layout_of_sets_and_names_of_pictures_need_no
 
 def test_a_preamble_may_list_the_primitives_itself() -> None:
     own = '"""Answer."""\nfrom utils import open_image, query\n'
-    prompts = replace(load("gqa"), preamble=own)
+    prompts = replace(load_prompt_set("gqa"), preamble=own)
     prompt = Writer(ScriptedLM(""), prompts, settings=PLAIN).request("Is it?", "image")[0].prompt
     assert isinstance(prompt, str) and prompt.startswith(f"{own}# Image 1: ")
 

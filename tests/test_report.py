@@ -20,12 +20,12 @@ from codevqa.eval.datasets import open_dataset
 from codevqa.eval.report.diff import compare_runs
 from codevqa.eval.report.paper import DRAWN
 from codevqa.eval.report.reading import summary_of
-from codevqa.eval.report.report import write
+from codevqa.eval.report.report import write_report
 from codevqa.eval.report.table import summary_lines
 from codevqa.eval.report.tables import METHOD_LABELS
 from codevqa.eval.run.run_info import RunInfo
-from codevqa.eval.task import PictureFile, Row
-from codevqa.miniworld.export import write as write_data
+from codevqa.eval.task import DatasetPicture, Row
+from codevqa.miniworld.export import write_datasets as write_data
 from codevqa.pages.words import model_name
 
 EVIL = "</code></pre><script>alert('x')</script><img src=x onerror=alert(1)>"
@@ -43,7 +43,7 @@ def real(tmp_path_factory: pytest.TempPathFactory, mini: CodeVQA) -> Path:
 
 
 def test_a_real_run(real: Path) -> None:
-    page_file = write([real / "run"]).page
+    page_file = write_report([real / "run"]).page
     assert page_file == real / "run" / "report.html"
     html = page_file.read_text(encoding="utf-8")
     page = assert_safe(html)
@@ -54,7 +54,7 @@ def test_a_real_run(real: Path) -> None:
     for words in ("mini-GQA (drawn), split val_balanced", info.prompt_hash[:16], "Right for the right reason"):
         assert words in page.text, words
     assert DRAWN in page.text.split("46.56 %")[1][:1200]
-    assert html == write([real / "run"]).page.read_text(encoding="utf-8"), "the same run gives the same page"
+    assert html == write_report([real / "run"]).page.read_text(encoding="utf-8"), "the same run gives the same page"
 
 
 def many(folder: Path, count: int) -> Path:
@@ -70,7 +70,7 @@ def many(folder: Path, count: int) -> Path:
     calls = [{**call, "index": index, "line": index, "evidence": [seen]} for index in (1, 2)]
     with Store.create(folder / "run", RunInfo("gqa", "val", ("codevqa", "pnpvqa"), prompt_hash="0")) as store:
         for number in range(count):
-            one = example(number, images=(PictureFile(folder / f"{'abc'[number % 3]}.jpg"),))
+            one = example(number, images=(DatasetPicture(folder / f"{'abc'[number % 3]}.jpg"),))
             program = f"get_pos(img, 'x')\nget_pos(img, 'y')\nanswer = '{noise.randbytes(950).hex()}'"
             ours, theirs = "yes" if number % 2 else "no", "yes" if number % 5 else "no"
             row = Row(one.id, "codevqa", 0, ours, program=program, trace={"calls": calls})
@@ -79,7 +79,7 @@ def many(folder: Path, count: int) -> Path:
 
 
 def test_a_long_run_has_a_small_page_with_examples_of_every_outcome(tmp_path: Path) -> None:
-    html = write([run := many(tmp_path / "many", 1200)]).page.read_text(encoding="utf-8")
+    html = write_report([run := many(tmp_path / "many", 1200)]).page.read_text(encoding="utf-8")
     page = assert_safe(html)
     assert 1_000_000 < len(html.encode()) < 3_000_000
     shown = [one.text for one in page.all("details", cls="example")]
@@ -95,7 +95,7 @@ def test_a_long_run_has_a_small_page_with_examples_of_every_outcome(tmp_path: Pa
 def test_pictures_that_are_gone_are_named_and_those_that_moved_are_found(tmp_path: Path) -> None:
     Image.new("RGB", (99, 30)).save(tmp_path / "real.png")
     for name, here in (("torn.jpg", tmp_path / "gone"), ("real.png", tmp_path / "else" / "deep")):
-        images = (PictureFile(here / name),)
+        images = (DatasetPicture(here / name),)
         with Store.create(tmp_path / f"run {name}", RunInfo("gqa", "val", ("codevqa",))) as store:
             store.add(example(0, images=images), [Row("0000", "codevqa", 0, "yes")])
     assert not read(tmp_path / "run torn.jpg").all("img")
@@ -112,7 +112,7 @@ def test_nothing_of_data_or_models_is_markup(tmp_path: Path) -> None:
                 number,
                 question=f"{EVIL} {URLS} {number}",
                 gold=(EVIL,),
-                images=(PictureFile(Path(EVIL)), PictureFile(Path(f"/x/{URLS}"))),
+                images=(DatasetPicture(Path(EVIL)), DatasetPicture(Path(f"/x/{URLS}"))),
                 groups={EVIL: f"{EVIL}{number}"},
             )
             error = {"error": EVIL, "message": URLS} if number % 2 else {}
@@ -151,7 +151,7 @@ def test_groups_that_say_next_to_nothing_are_apart_untested_and_never_beside_the
         for number in range(24):
             one = example(number, groups={"images": "1" if number < 10 else "2" if number < 15 else "3"})
             store.add(one, [Row(one.id, "codevqa", 0, "yes"), Row(one.id, "pnpvqa", 0, "no")])
-    html = write([tmp_path / "run"]).page.read_text(encoding="utf-8")
+    html = write_report([tmp_path / "run"]).page.read_text(encoding="utf-8")
     rows = re.findall(r'<tr( class="muted")?>\s*<th scope="row">([^<]*)</th><td>(\d+)</td>(.*?)</tr>', html)
     found = {name: (bool(muted), n, rest.count("<td>–</td>")) for muted, name, n, rest in rows if name in "123"}
     assert found == {"1": (False, "10", 0), "2": (True, "5", 6), "3": (True, "9", 6)}
@@ -244,7 +244,7 @@ def test_what_two_runs_do_otherwise(tmp_path: Path, codevqa: CommandLine) -> Non
 
 
 def test_the_page_begins_with_the_figures_that_the_summary_and_the_terminal_have(real: Path) -> None:
-    written = write([real / "run"])
+    written = write_report([real / "run"])
     html = written.page.read_text(encoding="utf-8")
     text = assert_safe(html).text
     summary = written.runs[0].summary
@@ -263,7 +263,9 @@ def test_the_page_begins_with_the_figures_that_the_summary_and_the_terminal_have
 
 
 def test_the_contents_lead_everywhere_and_no_note_comes_twice(tmp_path: Path) -> None:
-    html = write([make(tmp_path / "run", [RIGHT] * 12 + [BETTER] * 9 + [WORSE])]).page.read_text(encoding="utf-8")
+    html = write_report([make(tmp_path / "run", [RIGHT] * 12 + [BETTER] * 9 + [WORSE])]).page.read_text(
+        encoding="utf-8"
+    )
     links = re.findall(r'href="#([^"]*)">([^<]*)</a>', html)
     for place, title in links:
         assert re.search(rf'<section id="{place}">\s*<h2>{title}</h2>', html), title

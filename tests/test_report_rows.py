@@ -14,9 +14,9 @@ from pages_kit import visiting
 from PIL import Image
 
 from codevqa.eval import Store
-from codevqa.eval.report.report import write
+from codevqa.eval.report.report import write_report
 from codevqa.eval.run.run_info import RunInfo
-from codevqa.eval.task import Example, PictureFile, Row
+from codevqa.eval.task import DatasetPicture, Example, Row
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Locator, Page
@@ -43,7 +43,7 @@ def question(number: int, folder: Path) -> tuple[Example, list[Row]]:
     evil = EVIL if number == 0 else ""
     ours, theirs = "yes" if number % 2 else "no", "yes" if number % 4 < 2 else "no"
     failed: dict[str, Any] = {"fallback": True, "error": "ProgramTypeError", "message": evil} if number % 8 == 6 else {}
-    images = (PictureFile(folder / "0.png"),)
+    images = (DatasetPicture(folder / "0.png"),)
     groups = {"structural": "verify" if number % 3 else "query", "words": str(number % 5)}
     example = Example(f"q{number:04}", f"Is thing {number} red?{evil}", images, "image", ("yes",), groups, str(number))
     asked = {"img": {"image": 1}, "question": f"What color is the car?{evil}"}
@@ -75,7 +75,7 @@ def make(folder: Path, count: int = COUNT) -> Path:
 @pytest.fixture(scope="module")
 def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
     run = make(tmp_path_factory.mktemp("rows") / "made")
-    return write([run], data=run.parent).page
+    return write_report([run], data=run.parent).page
 
 
 def choose(seen: Page, label: str, value: str) -> None:
@@ -126,7 +126,7 @@ def test_three_methods_are_looked_at_two_by_two(tmp_path: Path, reader: Callable
     with Store.open(run, writable=True) as store:
         for place, example in enumerate(list(store.examples())):
             store.add(example, [Row(example.id, "direct", 0, "yes" if place % 3 else "no")], place=place)
-    seen = reader(write([run]).page).page
+    seen = reader(write_report([run]).page).page
     assert status(seen) == "24 questions; CodeVQA right in 12; Direct right in 16; PnP-VQA right in 12"
     for look, chosen in {
         "The program is right, the direct question wrong (4)": {"CodeVQA": "right", "Direct": "wrong"},
@@ -188,7 +188,7 @@ def test_the_policy_holds_where_escaping_would_not(tmp_path: Path, reader: Calla
     run = make(tmp_path / "made", 30)
     (run / "evil.js").write_text("document.title = 'taken'")
     evil = f"{EVIL.removeprefix('</script></details>')}<script src='evil.js'></script><main>"
-    html = write([run]).page.read_text(encoding="utf-8").replace("<main>", evil, 1)
+    html = write_report([run]).page.read_text(encoding="utf-8").replace("<main>", evil, 1)
     (run / "evil.html").write_text(html, encoding="utf-8")
     seen = reader(run / "evil.html", innocent=False)
     assert seen.page.title() == "CodeVQA on gqa val" and len(seen.complaints) >= 3

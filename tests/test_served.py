@@ -16,13 +16,13 @@ from codevqa.core.errors import ProgramError, ProgramRuntimeError, SetupError
 from codevqa.core.images import MAX_CUT, load_picture
 from codevqa.core.settings import PromptForm
 from codevqa.core.trace import ImageRef
-from codevqa.models.base import Box, DetectRequest, Models, SimilarityRequest
 from codevqa.models.fakes import FakeCaptioner, FakeDetector, FakeEyes, FakeMatcher
+from codevqa.models.protocols import Box, DetectRequest, Models, SimilarityRequest
 from codevqa.pages import trace_page
 from codevqa.pages.pictures import picture_of
 from codevqa.primitives.detection import DETECTION
-from codevqa.primitives.visual import served
-from codevqa.prompts import Example, load
+from codevqa.primitives.visual import servable_names
+from codevqa.prompts import ProgramExample, load_prompt_set
 
 WIDE = PILImage.new("RGB", (80, 40), "white")
 WIDE.paste((255, 0, 0), (40, 0, 80, 40))
@@ -50,7 +50,12 @@ def seeing(
     """An engine with eyes and these models that look at pictures, and no others."""
     models = Models(reader(), **{"eyes": FakeEyes(), **looking})
     settings = Settings(writer=WriterSettings(selection="fixed", repairs=0, form=form), workers=2)
-    return engine(program, models=models, prompts={"image": load(prompts), "set": load("covr")}, settings=settings)
+    return engine(
+        program,
+        models=models,
+        prompts={"image": load_prompt_set(prompts), "set": load_prompt_set("covr")},
+        settings=settings,
+    )
 
 
 def test_what_models_serve() -> None:
@@ -64,7 +69,7 @@ def test_what_models_serve() -> None:
         ({"eyes": FakeEyes()}, asked),
         ({"detector": FakeDetector()}, {"get_pos", *found}),
     ):
-        assert served(Models(reader(), **looking)) == always | names, looking
+        assert servable_names(Models(reader(), **looking)) == always | names, looking
 
 
 @pytest.mark.parametrize("form", ["completion", "chat"])
@@ -86,9 +91,9 @@ def test_prompts_name_nothing_that_no_model_serves(form: PromptForm) -> None:
 
 
 def test_a_method_of_a_primitive_s_name_is_no_call_of_it() -> None:
-    method = Example("one", "Two?", 'answer = ["yes"].count("yes") == 2')
-    bank = (method, Example("two", "How many?", 'answer = count(img, "cup")'))
-    assert replace(load("gqa"), examples=bank).without(["count"]).examples == (method,)
+    method = ProgramExample("one", "Two?", 'answer = ["yes"].count("yes") == 2')
+    bank = (method, ProgramExample("two", "How many?", 'answer = count(img, "cup")'))
+    assert replace(load_prompt_set("gqa"), examples=bank).without(["count"]).examples == (method,)
 
 
 def test_a_program_counts_and_looks_closer() -> None:

@@ -14,8 +14,8 @@ from codevqa.batching.batcher import Batcher
 from codevqa.batching.model_services import ModelServices
 from codevqa.core.errors import ModelError, ServerError
 from codevqa.core.images import load_picture
-from codevqa.models.base import CaptionRequest, GenerationRequest, MatchRequest, Message, Models, SimilarityRequest
 from codevqa.models.fakes import FakeCaptioner, FakeMatcher, ScriptedLM
+from codevqa.models.protocols import CaptionRequest, GenerationRequest, MatchRequest, Message, Models, SimilarityRequest
 
 PICTURE = load_picture(Image.new("RGB", (4, 4)))
 
@@ -176,7 +176,7 @@ class Doubler:
 
 def ask(batcher: Batcher[int, int], number: int) -> asyncio.Future[Any]:
     slot: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-    batcher.put(number, slot)  # type: ignore[arg-type]  # it ends as a slot does
+    batcher.add(number, slot)  # type: ignore[arg-type]  # it ends as a slot does
     return slot
 
 

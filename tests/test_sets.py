@@ -21,10 +21,10 @@ from codevqa.core.images import Picture
 from codevqa.core.selection import chance_of_yes, number_range
 from codevqa.core.settings import SetSettings
 from codevqa.core.trace import Evidence
-from codevqa.models.base import GenerationRequest, MatchRequest
 from codevqa.models.fakes import FakeCaptioner, FakeMatcher
+from codevqa.models.protocols import GenerationRequest, MatchRequest
 from codevqa.primitives import Image, primitive
-from codevqa.prompts import load as load_prompts
+from codevqa.prompts import load_prompt_set as load_prompts
 
 MANY = 40
 

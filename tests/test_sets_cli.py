@@ -18,7 +18,7 @@ from PIL import Image
 
 from codevqa import Answer, CodeVQA, Collection, Settings, Trace
 from codevqa.cli import collections
-from codevqa.cli.set_answers import SetAnswer, compared
+from codevqa.cli.set_answers import SetAnswer, compare_answers
 from codevqa.core.errors import ErrorRecord
 from codevqa.core.selection import Pick, Selection
 from codevqa.core.trace import ImageRef
@@ -117,19 +117,19 @@ def test_what_ended_early_says_how_far_it_came(tmp_path: Path) -> None:
     ended = found(tmp_path, selection)
     assert next(ended.lines()) == "a dog?: stopped after 2 of 40 pictures: 1 so far"
     failed = replace(ended.answer, error=ErrorRecord("ProgramLimitError", "too long"))
-    assert "stopped after 2 of 40" in replace(ended, answer=failed).told(replace(selection, left=0))
-    assert ended.told(replace(selection, left=0)) == "1"
+    assert "stopped after 2 of 40" in replace(ended, answer=failed).count_text(replace(selection, left=0))
+    assert ended.count_text(replace(selection, left=0)) == "1"
 
 
 def test_compared_numbers_differ_by_ranges(tmp_path: Path) -> None:
     one = found(tmp_path, Selection("?", picks(0.9, 0.9, 0.8), (), 2, 4))
     other = replace(one, answer=replace(one.answer, text="9"))
-    lines = list(compared(["A", "BB"], [one, other]))
+    lines = list(compare_answers(["A", "BB"], [one, other]))
     assert (
         lines[0] == "A   3, 2 to 4 likely  (of 40 pictures)" and lines[2] == "A - BB: -6; their ranges do not overlap"
     )
     words = replace(one, answer=replace(one.answer, text="red"))
-    assert len(list(compared(["A", "BB"], [one, words]))) == 2
+    assert len(list(compare_answers(["A", "BB"], [one, words]))) == 2
 
 
 def test_select_prints_paths_alone_and_copies_over_nothing(photos: Path, tmp_path: Path, codevqa: CommandLine) -> None:

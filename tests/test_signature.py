@@ -13,7 +13,7 @@ from codevqa.core.errors import UnknownNameError
 from codevqa.core.images import load_picture
 from codevqa.primitives import Image, Primitive, PrimitiveSet, primitive
 from codevqa.primitives.kinds import MAX_TEXT
-from codevqa.prompts import Example
+from codevqa.prompts import ProgramExample
 
 ONE = Image(1, load_picture(PILImage.new("RGB", (8, 6))))
 
@@ -170,9 +170,9 @@ def test_an_example_of_a_primitive_that_shows_nothing_of_it() -> None:
         """Returns the width."""
         return img.picture.pixels.width
 
-    shown = Example("wide", "How wide is it?", "answer = width(img)")
+    shown = ProgramExample("wide", "How wide is it?", "answer = width(img)")
     assert primitive(examples=[shown])(width).examples == (shown,)
     with pytest.raises(ValueError, match="Example 'wide' of primitive width does not call it"):
-        primitive(examples=[Example("wide", "How wide is it?", "answer = img.width")])(width)
+        primitive(examples=[ProgramExample("wide", "How wide is it?", "answer = img.width")])(width)
     with pytest.raises(TypeError, match=r"Give an Example of codevqa\.prompts"):
         primitive(examples=[("How wide is it?", "answer = width(img)")])(width)  # type: ignore[list-item]

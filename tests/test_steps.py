@@ -11,8 +11,8 @@ from codevqa.core.errors import InputError
 from codevqa.eval.datasets import open_dataset
 from codevqa.eval.metrics.scene_graphs import SceneGraphs, SceneJudge, find_scene_graphs, load_scene_graphs
 from codevqa.eval.metrics.steps import image_id, judge_steps, summarize_steps
-from codevqa.eval.task import Example, Located, PictureFile, Row
-from codevqa.miniworld.export import write
+from codevqa.eval.task import DatasetPicture, Example, Located, Row
+from codevqa.miniworld.export import write_datasets
 
 
 def thing(name: str, box: tuple[int, int, int, int], *attributes: str) -> dict[str, Any]:
@@ -48,7 +48,7 @@ def street() -> SceneJudge:
 
 
 def example(*images: str, id: str = "1") -> Example:
-    pictures = tuple(PictureFile(Path(f"images/{name}.jpg")) for name in images)
+    pictures = tuple(DatasetPicture(Path(f"images/{name}.jpg")) for name in images)
     return Example(id, "?", pictures, "image" if len(images) == 1 else "set", ("yes",))
 
 
@@ -127,7 +127,7 @@ def test_summary() -> None:
     ]
     rows = ((example("street", id=str(n)), one, right) for n, (one, right) in enumerate(asked))
     found = summarize_steps(graphs(street=STREET), rows)
-    assert (found.questions, found.failed, found.judged) == (6, 1, 5)
+    assert (found.questions, found.failed, found.judged_count) == (6, 1, 5)
     assert [found.outcomes[f"right, {one}"] for one in ("steps right", "a step wrong")] == [2, 1]
     assert [found.outcomes[f"wrong, {one}"] for one in ("steps right", "a step wrong")] == [1, 1]
     assert found.calls == {"query": 6, "get_pos": 2}
@@ -137,7 +137,7 @@ def test_summary() -> None:
 
 
 def test_agrees_with_the_answers_of_the_drawn_data_set(tmp_path: Path) -> None:
-    write(tmp_path / "mini", images=110, splits=("val",))
+    write_datasets(tmp_path / "mini", images=110, splits=("val",))
     file = find_scene_graphs(tmp_path / "mini", "val_balanced")
     assert file is not None
     words = load_scene_graphs(file)

@@ -12,9 +12,9 @@ from openai_kit import Reply, Serve, completion, event, failure, streamed, turn
 from tiny_lm import build_tiny_lm
 
 from codevqa.core.errors import ServerError
-from codevqa.models.base import Completion, GenerationRequest, LanguageModel, Message
 from codevqa.models.causal_lm import TransformersLM
 from codevqa.models.openai_lm import OpenAILM
+from codevqa.models.protocols import Completion, GenerationRequest, LanguageModel, Message
 
 PROMPTS = ["What color is the car?", "yes", "box_x, box_y = get_pos(img,", "Context: a dog on a sofa."]
 

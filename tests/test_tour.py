@@ -11,7 +11,7 @@ import pytest
 from traffic_kit import outside, watched
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "docs"))
-from tour import ROOT, TOUR, executed
+from tour import ROOT, TOUR, execute_notebook
 
 pytestmark = pytest.mark.slow
 Notebook = Any
@@ -28,7 +28,7 @@ def html(cell: Notebook) -> str:
 def test_the_notebook_shows_what_its_text_says_and_is_committed_as_it_runs(tmp_path: Path) -> None:
     log, top = tmp_path / "log", tmp_path / "tour"
     top.mkdir()
-    tour = {cell.id: cell for cell in executed(top, watched(log, dict(os.environ))).cells}
+    tour = {cell.id: cell for cell in execute_notebook(top, watched(log, dict(os.environ))).cells}
     outputs = [(id, one) for id, cell in tour.items() for one in cell.get("outputs", [])]
     assert [(id, one) for id, one in outputs if one.output_type == "error" or one.get("name") == "stderr"] == []
     assert outside(log) == []

@@ -16,21 +16,21 @@ import torch
 from cli_kit import ROOT
 
 from codevqa.core.images import load_picture
-from codevqa.core.question_kind import put
+from codevqa.core.question_kind import word_question
 from codevqa.miniworld import truth
 from codevqa.miniworld.questions import TABLE, UNSEEN
-from codevqa.miniworld.world import HELD_OUT, draw, sample_scene
-from codevqa.models.base import MatchRequest
+from codevqa.miniworld.world import HELD_OUT, draw_scene, sample_scene
 from codevqa.models.blip.matcher import BlipMatcher
+from codevqa.models.protocols import MatchRequest
 from codevqa.primitives.reading import render_reading
 from codevqa.writing.prompt_forms import opening_line, render_completion
 from codevqa.writing.replies import extract_program
 from training import language, language_tokenizer, vision_texts, vlm, vlm_data
-from training.captions import captions, is_true, telling
+from training.captions import draw_captions, is_true, telling
 from training.language_data import (
     EOS,
     PARAPHRASES,
-    Pool,
+    ExamplePool,
     bank,
     draw_item,
     draw_scenes,
@@ -38,20 +38,20 @@ from training.language_data import (
     program_text,
 )
 from training.language_reading import reading_text
-from training.vision_model import Pair, export, restore
-from training.vision_texts import contrast, keeps_out, matching, mentions, query, shows
+from training.vision_model import Pair, export_pair, restore
+from training.vision_texts import draw_contrast, draw_query, keeps_out, matching, mentions, shows
 from training.vision_twins import twin
-from training.vision_words import pieces
+from training.vision_words import text_ids
 
 
 @pytest.fixture(scope="module")
 def tokenizer() -> Any:
-    return language_tokenizer.build(questions=150)
+    return language_tokenizer.build_language_tokenizer(questions=150)
 
 
 @pytest.fixture(scope="module")
-def pool() -> Pool:
-    return Pool(random.Random(0), 150)
+def pool() -> ExamplePool:
+    return ExamplePool(random.Random(0), 150)
 
 
 def test_a_program_text_is_the_prompt_of_the_writer_and_then_the_program() -> None:
@@ -74,7 +74,7 @@ def test_a_reading_text_is_the_prompt_of_the_pipeline_and_then_the_answer() -> N
     assert [piece.learnt for piece in pieces] == [False, False, True]
 
 
-def test_training_never_draws_an_unseen_wording(pool: Pool) -> None:
+def test_training_never_draws_an_unseen_wording(pool: ExamplePool) -> None:
     styles = [style for form in pool.items.values() for style in form.values()]
     items = [item for style in styles for family in style.values() for item in family]
     assert items and not any(item.wording.endswith(UNSEEN) for item in items)
@@ -145,7 +145,11 @@ def test_every_caption_is_true_and_most_are_not_true_elsewhere() -> None:
     rng, elsewhere = random.Random(11), []
     for _ in range(150):
         scene, other = (sample_scene(rng, max_things=8) for _ in range(2))
-        told = [*captions(scene, rng, 3), *captions(scene, rng, 2, {0}), *(telling(scene, rng, "touch tower") or [])]
+        told = [
+            *draw_captions(scene, rng, 3),
+            *draw_captions(scene, rng, 2, {0}),
+            *(telling(scene, rng, "touch tower") or []),
+        ]
         assert [text for text in told if is_true(scene, text) is not True] == [], scene
         elsewhere += [is_true(other, text) for text in told]
     assert np.mean([verdict is False for verdict in elsewhere]) > 0.8
@@ -159,9 +163,9 @@ def test_texts_tell_the_truth() -> None:
         assert sum(labels) == 4
         assert all(keeps_out(text) for text in texts)
         assert all(shows(scene, text) for text, label in zip(texts, labels, strict=True) if label)
-        assert shows(scene, query(rng, scene))
+        assert shows(scene, draw_query(rng, scene))
         twins = [other for _ in range(3) if (other := twin(rng, scene)) is not None]
-        assert contrast(rng, scene, twins).fits(scene)
+        assert draw_contrast(rng, scene, twins).fits(scene)
         told = vision_texts.statements(rng, scene)
         bare = [re.sub("^a picture of |^there is |^there are ", "", text) for text in told or ()]
         assert [is_true(scene, text) for text in bare] == [True, False][: len(bare)]
@@ -171,18 +175,18 @@ def test_texts_tell_the_truth() -> None:
 def test_relevance_equals_the_package(pair: Pair, tmp_path: Path) -> None:
     rng = random.Random(5)
     scenes = [sample_scene(rng) for _ in range(3)]
-    texts = [query(rng, scene) for scene in scenes]
+    texts = [draw_query(rng, scene) for scene in scenes]
     ids = torch.zeros(3, 20, dtype=torch.long)
     for row, text in enumerate(texts):
-        given = [6, *pieces(text)[:18], 3]
+        given = [6, *text_ids(text)[:18], 3]
         ids[row, : len(given)] = torch.tensor(given)
-    pixels = torch.from_numpy(np.stack([np.asarray(draw(scene)) for scene in scenes]))
+    pixels = torch.from_numpy(np.stack([np.asarray(draw_scene(scene)) for scene in scenes]))
     pair.half().float()  # what is exported is in half precision
     mine = pair.relevance(ids, pair.see(pixels))
-    export(pair, tmp_path)
+    export_pair(pair, tmp_path)
     pair.float()
     matcher = BlipMatcher.from_pretrained(str(tmp_path / "matcher"), block=2, average="all")
-    requests = [MatchRequest(load_picture(draw(scene)), text) for scene, text in zip(scenes, texts, strict=True)]
+    requests = [MatchRequest(load_picture(draw_scene(scene)), text) for scene, text in zip(scenes, texts, strict=True)]
     theirs = torch.stack([torch.from_numpy(one.relevance.copy()).flatten() for one in matcher.match(requests)])
     torch.testing.assert_close(mine, theirs, rtol=2e-3, atol=float(theirs.max()) * 2e-3)
 
@@ -216,10 +220,10 @@ def test_texts_are_true_known_to_the_tokenizer_and_name_nothing_held_out() -> No
             assert not named & HELD_OUT
             if text.kind == "elementary":
                 question = text.asked.removesuffix(vlm_data.SUFFIX)
-                assert truth.query(scenes[0], question) == text.answer
+                assert truth.query_truth(scenes[0], question) == text.answer
         assert tokenizer.decode(tokenizer(made[-1].answer)["input_ids"]) == made[-1].answer
     statement = "There is a red cup."
-    assert vlm_data.is_it_true(statement, "yes") == put(statement, "asked", "set")
+    assert vlm_data.is_it_true(statement, "yes") == word_question(statement, "asked", "set")
 
 
 @pytest.mark.usefixtures("quick")
@@ -232,13 +236,13 @@ def test_a_packed_row_gives_what_the_saved_folder_gives_for_each_prompt(tmp_path
     with torch.no_grad():  # away from initial values, so that a swapped weight shows
         for parameter in trainee.parameters():
             parameter.add_(0.02 * torch.randn_like(parameter))
-    vlm.save(trainee, tokenizer, tmp_path)
+    vlm.save_checkpoint(trainee, tokenizer, tmp_path)
     trainee.network.half().float()
     assert sum(file.stat().st_size for file in tmp_path.iterdir()) < 6_000_000
     processor = AutoProcessor.from_pretrained(tmp_path)
     network = AutoModelForImageTextToText.from_pretrained(tmp_path, dtype=torch.float32).eval()
     scenes = vlm_data.draw_group(rng, 3)
-    pictures = [draw(scene) for scene in scenes]
+    pictures = [draw_scene(scene) for scene in scenes]
     made = vlm_data.texts(rng, scenes)
     tokens, segments, weights = vlm_data.row_of(tokenizer.backend_tokenizer, made, vlm_data.text_length(3))
     pixels = torch.from_numpy(np.stack([np.asarray(picture) for picture in pictures]))
@@ -246,7 +250,9 @@ def test_a_packed_row_gives_what_the_saved_folder_gives_for_each_prompt(tmp_path
     with torch.no_grad():
         packed = trainee.read(trainee.see(pixels), *ready)[0]
         for number in (1, 2, 3):
-            prompt = processor.apply_chat_template([vlm.turn(3, made[number - 1].asked)], add_generation_prompt=True)
+            prompt = processor.apply_chat_template(
+                [vlm.user_turn(3, made[number - 1].asked)], add_generation_prompt=True
+            )
             given = processor(text=[prompt], images=[pictures], return_tensors="pt")
             alone = network(**given).logits[0, -1]
             first = int(np.flatnonzero((segments == number) & (weights > 0))[0])

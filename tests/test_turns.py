@@ -22,11 +22,11 @@ from codevqa.batching.model_services import ModelServices
 from codevqa.core.errors import SetupError
 from codevqa.core.loop_thread import LoopThread
 from codevqa.engine.many import Question
-from codevqa.models.base import Completion, GenerationRequest, Models
 from codevqa.models.cpu_threads import NetworkThread
 from codevqa.models.fakes import FakeCaptioner, FakeMatcher
-from codevqa.models.feed import Turn
 from codevqa.models.openai_lm import OpenAILM
+from codevqa.models.protocols import Completion, GenerationRequest, Models
+from codevqa.models.request_queue import ModelLock
 
 Asked = TypeVar("Asked")
 
@@ -77,10 +77,10 @@ def test_threads_read_what_each_reads_alone(way: str) -> None:
 
 def test_turns_are_given_in_the_order_of_asking_and_may_be_entered_again() -> None:
     part, came = object(), []
-    turn = Turn(part)
+    turn = ModelLock(part)
 
     def wait(number: int) -> None:
-        with Turn(part, object()):
+        with ModelLock(part, object()):
             came.append(number)
 
     with turn, turn:
@@ -88,31 +88,31 @@ def test_turns_are_given_in_the_order_of_asking_and_may_be_entered_again() -> No
         for thread in threads:
             thread.start()
             time.sleep(0.05)  # for it to come into the line
-        assert turn.wanted and not came
+        assert turn.has_waiters and not came
     for thread in threads:
         thread.join()
-    assert came == [0, 1, 2, 3, 4] and not turn.wanted
+    assert came == [0, 1, 2, 3, 4] and not turn.has_waiters
 
 
 def test_a_holder_may_take_more_turns_that_others_wait_for() -> None:
     part, other = object(), object()
 
     def wait() -> None:
-        with Turn(other, part):
+        with ModelLock(other, part):
             pass
 
     waiter = threading.Thread(target=wait, daemon=True)
-    with Turn(part):
+    with ModelLock(part):
         waiter.start()
         time.sleep(0.05)  # for it to come into the lines
-        with Turn(part, other):
+        with ModelLock(part, other):
             assert waiter.is_alive()
     waiter.join(10)
     assert not waiter.is_alive()
 
 
 def test_an_interrupted_caller_leaves_the_line() -> None:
-    turn = Turn(object(), object())
+    turn = ModelLock(object(), object())
     held, done = threading.Event(), threading.Event()
 
     def hold() -> None:
@@ -131,7 +131,7 @@ def test_an_interrupted_caller_leaves_the_line() -> None:
             time.sleep(5)  # not reached
     finally:
         signal.signal(signal.SIGINT, before)
-    assert not turn.wanted
+    assert not turn.has_waiters
     done.set()
     holder.join()
     with turn:  # nobody has it

@@ -14,7 +14,7 @@ from tiny import lose_a_weight, noise_picture
 from tiny_lm import TEMPLATE, build_tiny_lm, write_idefics3, write_qwen3_vl
 
 from codevqa.core.errors import ModelError, SetupError
-from codevqa.models.base import LookRequest, Sight
+from codevqa.models.protocols import LookRequest, Sight
 from codevqa.models.vlm import TransformersEyes
 
 FIRST, WIDE, TALL = noise_picture(0), noise_picture(1, 80, 30), noise_picture(2, 30, 70)

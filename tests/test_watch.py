@@ -19,8 +19,8 @@ from codevqa.core.errors import ProgramRuntimeError, ServerError
 from codevqa.core.events import Answered, CallBegan, CallEnded, Event, Failed, Prepared, Rejected, Writing, Wrote
 from codevqa.core.images import load_picture
 from codevqa.core.trace import Call
-from codevqa.models.base import Completion, GenerationRequest
 from codevqa.models.fakes import ScriptedLM
+from codevqa.models.protocols import Completion, GenerationRequest
 
 OPEN = 'img = open_image("Image13.jpg")\n'
 THREE = OPEN + 'a = query(img, "{}")\nb = query(img, "Second?")\nc = query(img, "Third?")\nanswer = a + b + c'

@@ -19,10 +19,10 @@ from huggingface_hub import constants
 from tiny import lavis_weights, noise_picture, save_lavis, write_vocabulary
 
 from codevqa.core.errors import ModelNotFoundError, SetupError
-from codevqa.models.base import CaptionRequest, MatchRequest
 from codevqa.models.blip import BlipCaptioner, BlipMatcher
 from codevqa.models.blip.checkpoint import load_checkpoint
 from codevqa.models.blip.lavis_names import _VOCABULARY, convert_lavis, rename_lavis
+from codevqa.models.protocols import CaptionRequest, MatchRequest
 from codevqa.models.web_checkpoint import WebCheckpoint
 from codevqa.presets.checkpoints import fetch, missing
 
@@ -240,7 +240,7 @@ GOLDEN = Path(__file__).resolve().parents[2] / "shared" / "golden" / "lavis-blip
 @pytest.mark.skipif(not GOLDEN.is_dir(), reason=f"LAVIS's golden results are not at {GOLDEN}")
 def test_the_numbers_are_those_of_lavis(tmp_path: Path) -> None:
     script: Any = importlib.import_module("benchmarks.parity")
-    parity = script.measure(GOLDEN, tmp_path)
+    parity = script.measure_parity(GOLDEN, tmp_path)
     assert max(parity.itm) < 5e-3 and max(parity.itm[0], parity.itm[2]) < 1e-4
     assert max(parity.itc) < 1e-3
     for maps in (parity.gradcam, parity.relevance):

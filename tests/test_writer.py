@@ -9,19 +9,19 @@ import pytest
 from reading_kit import Letters
 
 from codevqa.core.errors import ProgramTypeError, SetupError
-from codevqa.core.events import Event, Prepared, Shown, Writing
+from codevqa.core.events import Event, Prepared, PromptExample, Writing
 from codevqa.core.settings import WriterSettings
-from codevqa.models.base import Completion, GenerationRequest
 from codevqa.models.fakes import ScriptedLM
-from codevqa.prompts import Example, PromptSet
-from codevqa.prompts import load as load_prompts
+from codevqa.models.protocols import Completion, GenerationRequest
+from codevqa.prompts import ProgramExample, PromptSet
+from codevqa.prompts import load_prompt_set as load_prompts
 from codevqa.writing.mending import with_answer
 from codevqa.writing.prompt_forms import render_chat, render_completion
 from codevqa.writing.replies import extract_program, why_empty
 from codevqa.writing.writer import Writer
 
-CAT = Example("1", "Is the CAT black?", 'answer = query(img, "Is the cat black?")\n')
-DOGS = Example("2", "how many dogs are there?", 'answer = query(img, "How many dogs are there?")')
+CAT = ProgramExample("1", "Is the CAT black?", 'answer = query(img, "Is the cat black?")\n')
+DOGS = ProgramExample("2", "how many dogs are there?", 'answer = query(img, "How many dogs are there?")')
 
 EXPECTED = """\
 Write code.
@@ -45,7 +45,7 @@ def test_completion_prompt_byte_for_byte() -> None:
 
 
 def test_set_form_byte_for_byte() -> None:
-    example = Example("1", "Are there 2 cats?", 'answer = "no"', "set")
+    example = ProgramExample("1", "Are there 2 cats?", 'answer = "no"', "set")
     assert render_completion("P", [example], "all red?", "set") == (
         'P\n# Image Set 1: Are there 2 cats?\nimages = open_images("ImageSet1.jpg")\nanswer = "no"\n'
         "# Image Set 2: All red?"
@@ -309,7 +309,9 @@ def test_the_program_is_told_as_far_as_it_is_written(form: Literal["completion",
         first = len(told)
         fixed = await writer.repair(program, ProgramTypeError("bad"), generate, tell=told.append)
         assert isinstance(told[0], Prepared) and told[0].prompt == program.prompt
-        assert told[0].examples[1] == Shown("2", DOGS.question, f'img = open_image("Image2.jpg")\n{DOGS.program}')
+        assert told[0].examples[1] == PromptExample(
+            "2", DOGS.question, f'img = open_image("Image2.jpg")\n{DOGS.program}'
+        )
         for events, made in ((told[1:first], program), (told[first:], fixed)):
             sources = [event.source for event in events if isinstance(event, Writing)]
             assert len(sources) == len(events) > 5 and sources[-1] == made.source

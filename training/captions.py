@@ -14,7 +14,7 @@ from itertools import pairwise
 
 from codevqa.miniworld.phrases import Phrase, parse_phrase, with_article
 from codevqa.miniworld.places import SIDES, place
-from codevqa.miniworld.world import Scene, Thing, plural
+from codevqa.miniworld.world import Scene, Thing, pluralize
 
 NUMBERS: tuple[str, ...] = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight")
 """Numbers as words, by value."""
@@ -23,7 +23,7 @@ MARGIN = 8.0
 """Centres this many pixels apart or more are said to be left, right, above or below of each other."""
 
 
-def related(first: Thing, relation: str, second: Thing) -> bool:
+def is_related(first: Thing, relation: str, second: Thing) -> bool:
     """Whether the first thing clearly lies in a relation of ``RELATIONS`` to the second."""
     side = RELATIONS[relation]
     return bool((getattr(first, side.axis) - getattr(second, side.axis)) * side.sign >= MARGIN)
@@ -33,7 +33,7 @@ Form = Callable[[Scene, Sequence[Thing], random.Random], str]
 """Writes one caption about some things, or nothing where it does not apply."""
 
 
-def captions(scene: Scene, rng: random.Random, n: int, focus: Collection[int] | None = None) -> list[str]:
+def draw_captions(scene: Scene, rng: random.Random, n: int, focus: Collection[int] | None = None) -> list[str]:
     """Draws n true captions.
 
     Args:
@@ -47,15 +47,15 @@ def captions(scene: Scene, rng: random.Random, n: int, focus: Collection[int] | 
     everything = len(chosen) == len(scene.things) > 1
     kinds, colors = Counter(thing.kind for thing in chosen), Counter(thing.color for thing in chosen)
     weights: dict[Form, float] = {
-        _group: 4.0,
-        _listing: 4.0 * (len({(thing.color, thing.kind) for thing in chosen}) > 1),
-        _tower: 8.0 * bool(scene.tower),
-        _placed: 1.0 * (not scene.tower),
-        _relation: 2.5 * (len(scene.things) > 1 and not scene.tower),
-        _kinds: 2.0 * (max(kinds.values()) > 1),
-        _colors: 1.0 * (max(colors.values()) > 1),
-        _total: 1.5 * everything,
-        _touching: 2.5 * (scene.style == "box" and not scene.tower and any(thing.walls for thing in chosen)),
+        _group_caption: 4.0,
+        _listing_caption: 4.0 * (len({(thing.color, thing.kind) for thing in chosen}) > 1),
+        _tower_caption: 8.0 * bool(scene.tower),
+        _place_caption: 1.0 * (not scene.tower),
+        _relation_caption: 2.5 * (len(scene.things) > 1 and not scene.tower),
+        _kind_caption: 2.0 * (max(kinds.values()) > 1),
+        _color_caption: 1.0 * (max(colors.values()) > 1),
+        _total_caption: 1.5 * everything,
+        _touching_caption: 2.5 * (scene.style == "box" and not scene.tower and any(thing.walls for thing in chosen)),
     }
     texts: list[str] = []
     while len(texts) < n:
@@ -71,46 +71,52 @@ def telling(scene: Scene, rng: random.Random, program: str) -> list[str] | None:
     sized = "size" in program or bool(re.search(r"\b(small|medium|large)\b", program))
     if sized and any(len({other.size for other in _same(scene, thing)}) > 1 for thing in looks.values()):
         return None
-    parts = [_described(scene, thing, rng, float(sized)) for thing in looks.values()]
+    parts = [_describe_alike(scene, thing, rng, float(sized)) for thing in looks.values()]
     rng.shuffle(parts)
     texts: list[str] = []
     while parts:
         several = [parts.pop() for _ in range(min(len(parts), rng.choice((1, 2, 3))))]
-        texts.append(_listed(several))
+        texts.append(_join_parts(several))
     if "tower" in program or "block above" in program:
         texts += _whole_tower(scene)
     if "touch" in program:
         for thing in looks.values():
-            texts += [_at_wall(scene, thing, wall) for wall in ("wall", *sorted(thing.walls)) if thing.walls]
+            texts += [_wall_phrase(scene, thing, wall) for wall in ("wall", *sorted(thing.walls)) if thing.walls]
     names = re.findall(r'get_pos\(img, "([^"]*)"', program)
     things = [thing for name in names for thing in parse_phrase(name).find(scene)]
     if len(things) == 1:
-        texts.append(f"{_counted(1, things[0].color, things[0].kind)} {place(things[0])}")
+        texts.append(f"{_count_phrase(1, things[0].color, things[0].kind)} {place(things[0])}")
     elif len(things) == 2:
         first, second = things
-        texts += [_related(first, second, relation) for relation in RELATIONS if related(first, relation, second)]
+        texts += [
+            _relation_phrase(first, second, relation) for relation in RELATIONS if is_related(first, relation, second)
+        ]
     if re.search(r"What is (at|on) the", program):
         single = [thing for thing in scene.things if len(_same(scene, thing)) == 1]
-        texts += [f"{_counted(1, thing.color, thing.kind)} {place(thing)}" for thing in single if place(thing)]
+        texts += [f"{_count_phrase(1, thing.color, thing.kind)} {place(thing)}" for thing in single if place(thing)]
     for relation, name in re.findall(rf"What is ({'|'.join(RELATIONS)}) the ([\w ]+)\?", program):
         for second in parse_phrase(name).find(scene):
-            texts += [_related(first, second, relation) for first in scene.things if related(first, relation, second)]
+            texts += [
+                _relation_phrase(first, second, relation)
+                for first in scene.things
+                if is_related(first, relation, second)
+            ]
     rng.shuffle(texts)
     return texts
 
 
-def _noun(scene: Scene, thing: Thing, rng: random.Random) -> str:
+def _noun_of(scene: Scene, thing: Thing, rng: random.Random) -> str:
     return "block" if scene.tower and rng.random() < 0.8 else thing.kind
 
 
-def _counted(count: int, words: str, noun: str) -> str:
+def _count_phrase(count: int, words: str, noun: str) -> str:
     """ "a red star", "two red stars"."""
     if count == 1:
         return with_article(f"{words} {noun}".strip())
-    return f"{NUMBERS[count]} {words} {plural(noun)}".replace("  ", " ")
+    return f"{NUMBERS[count]} {words} {pluralize(noun)}".replace("  ", " ")
 
 
-def _listed(parts: Sequence[str]) -> str:
+def _join_parts(parts: Sequence[str]) -> str:
     return " and ".join(part for part in (", ".join(parts[:-1]), parts[-1]) if part)
 
 
@@ -118,30 +124,32 @@ def _same(scene: Scene, thing: Thing) -> list[Thing]:
     return [other for other in scene.things if (other.color, other.kind) == (thing.color, thing.kind)]
 
 
-def _described(scene: Scene, thing: Thing, rng: random.Random, sized: float) -> str:
+def _describe_alike(scene: Scene, thing: Thing, rng: random.Random, sized: float) -> str:
     """A thing together with all that look like it."""
     same = _same(scene, thing)
     words = thing.color
     if not scene.tower and rng.random() < sized and len({other.size for other in same}) == 1:
         words = f"{thing.size} {thing.color}"
-    text = _counted(len(same), words, _noun(scene, thing, rng))
+    text = _count_phrase(len(same), words, _noun_of(scene, thing, rng))
     if len(same) == 1 and rng.random() < 0.1:
         text = "one" + text[text.index(" ") :]
     return text
 
 
-def _group(scene: Scene, chosen: Sequence[Thing], rng: random.Random) -> str:
-    return _described(scene, rng.choice(chosen), rng, 0.35)
+def _group_caption(scene: Scene, chosen: Sequence[Thing], rng: random.Random) -> str:
+    return _describe_alike(scene, rng.choice(chosen), rng, 0.35)
 
 
-def _listing(scene: Scene, chosen: Sequence[Thing], rng: random.Random) -> str:
+def _listing_caption(scene: Scene, chosen: Sequence[Thing], rng: random.Random) -> str:
     looks = sorted({(thing.color, thing.kind): thing for thing in chosen}.items())
     picked = [thing for _, thing in rng.sample(looks, min(len(looks), rng.choice((2, 2, 3))))]
     sized = rng.choice((0.0, 0.0, 1.0))
-    return _listed([_described(scene, thing, rng, sized) for thing in sorted(picked, key=lambda thing: thing.x)])
+    return _join_parts(
+        [_describe_alike(scene, thing, rng, sized) for thing in sorted(picked, key=lambda thing: thing.x)]
+    )
 
 
-def _relation(scene: Scene, chosen: Sequence[Thing], rng: random.Random) -> str:
+def _relation_caption(scene: Scene, chosen: Sequence[Thing], rng: random.Random) -> str:
     single = [thing for thing in scene.things if len(_same(scene, thing)) == 1]
     known = [thing for thing in chosen if thing in single]
     if not known:
@@ -156,49 +164,49 @@ def _relation(scene: Scene, chosen: Sequence[Thing], rng: random.Random) -> str:
     if not others:
         return ""
     first, second = rng.sample((subject, others[min(rng.randrange(len(others)), rng.randrange(len(others)))]), 2)
-    held = [relation for relation in RELATIONS if related(first, relation, second)]
-    return _related(first, second, rng.choice(held)) if held else ""
+    held = [relation for relation in RELATIONS if is_related(first, relation, second)]
+    return _relation_phrase(first, second, rng.choice(held)) if held else ""
 
 
-def _related(first: Thing, second: Thing, relation: str) -> str:
-    return f"{_counted(1, first.color, first.kind)} {relation} {_counted(1, second.color, second.kind)}"
+def _relation_phrase(first: Thing, second: Thing, relation: str) -> str:
+    return f"{_count_phrase(1, first.color, first.kind)} {relation} {_count_phrase(1, second.color, second.kind)}"
 
 
-def _placed(scene: Scene, chosen: Sequence[Thing], rng: random.Random) -> str:
+def _place_caption(scene: Scene, chosen: Sequence[Thing], rng: random.Random) -> str:
     thing = rng.choice(chosen)
-    return f"{_counted(1, thing.color, thing.kind)} {place(thing)}" if len(_same(scene, thing)) == 1 else ""
+    return f"{_count_phrase(1, thing.color, thing.kind)} {place(thing)}" if len(_same(scene, thing)) == 1 else ""
 
 
-def _kinds(scene: Scene, chosen: Sequence[Thing], rng: random.Random) -> str:
+def _kind_caption(scene: Scene, chosen: Sequence[Thing], rng: random.Random) -> str:
     thing = rng.choice(chosen)
     count = sum(other.kind == thing.kind for other in scene.things)
-    return _counted(count, "", _noun(scene, thing, rng)) if count > 1 else ""
+    return _count_phrase(count, "", _noun_of(scene, thing, rng)) if count > 1 else ""
 
 
-def _colors(scene: Scene, chosen: Sequence[Thing], rng: random.Random) -> str:
+def _color_caption(scene: Scene, chosen: Sequence[Thing], rng: random.Random) -> str:
     thing = rng.choice(chosen)
     count = sum(other.color == thing.color for other in scene.things)
-    return _counted(count, thing.color, "object") if count > 1 else ""
+    return _count_phrase(count, thing.color, "object") if count > 1 else ""
 
 
-def _total(scene: Scene, chosen: Sequence[Thing], rng: random.Random) -> str:
+def _total_caption(scene: Scene, chosen: Sequence[Thing], rng: random.Random) -> str:
     if len({thing.color for thing in scene.things}) == 1 and rng.random() < 0.4:
         return f"only {chosen[0].color} objects"
     return f"{NUMBERS[len(scene.things)]} objects"
 
 
-def _touching(scene: Scene, chosen: Sequence[Thing], rng: random.Random) -> str:
+def _touching_caption(scene: Scene, chosen: Sequence[Thing], rng: random.Random) -> str:
     thing = rng.choice([thing for thing in chosen if thing.walls])
-    return _at_wall(scene, thing, rng.choice(("wall", rng.choice(sorted(thing.walls)))))
+    return _wall_phrase(scene, thing, rng.choice(("wall", rng.choice(sorted(thing.walls)))))
 
 
-def _at_wall(scene: Scene, thing: Thing, wall: str) -> str:
+def _wall_phrase(scene: Scene, thing: Thing, wall: str) -> str:
     count = sum(other.touches(wall) for other in _same(scene, thing))
     shown = f"{wall} wall" if wall in ("left", "right") else wall
-    return f"{_counted(count, thing.color, thing.kind)} touching the {shown}"
+    return f"{_count_phrase(count, thing.color, thing.kind)} touching the {shown}"
 
 
-def _tower(scene: Scene, chosen: Sequence[Thing], rng: random.Random) -> str:
+def _tower_caption(scene: Scene, chosen: Sequence[Thing], rng: random.Random) -> str:
     return rng.choice(_whole_tower(scene, rng.choice(("of", "of", "with")), rng.choice(("above", "over", "on top of"))))
 
 
@@ -237,12 +245,12 @@ def is_true(scene: Scene, caption: str) -> bool | None:
     "a red star" is true when there is one or more; "one red star" and "two red stars" are true of exactly so many.
     """
     try:
-        return _judged(scene, caption)
+        return _check_caption(scene, caption)
     except (ValueError, IndexError):
         return None
 
 
-def _judged(scene: Scene, caption: str) -> bool:
+def _check_caption(scene: Scene, caption: str) -> bool:
     if tower := _TOWER.match(caption):
         return _true_tower(scene, *tower.groups())
     if middle := _MIDDLE.match(caption):
@@ -259,7 +267,7 @@ def _judged(scene: Scene, caption: str) -> bool:
     return all(verdicts)
 
 
-def _read(text: str) -> tuple[str, Phrase]:
+def _read_counted(text: str) -> tuple[str, Phrase]:
     """The number or article of a noun phrase, and the rest of it."""
     number, _, rest = text.partition(" ")
     if number not in ("a", "an", *NUMBERS):
@@ -267,26 +275,26 @@ def _read(text: str) -> tuple[str, Phrase]:
     return number, parse_phrase(rest)
 
 
-def _fits(scene: Scene, what: Phrase, thing: Thing) -> bool:
+def _phrase_fits(scene: Scene, what: Phrase, thing: Thing) -> bool:
     return what.holds(thing) and (what.noun != "block" or bool(scene.tower))
 
 
 def _enough(scene: Scene, text: str, also: Callable[[Thing], bool] = lambda thing: True) -> bool:
-    number, what = _read(text)
-    count = sum(_fits(scene, what, thing) and also(thing) for thing in scene.things)
+    number, what = _read_counted(text)
+    count = sum(_phrase_fits(scene, what, thing) and also(thing) for thing in scene.things)
     return count >= 1 if number in ("a", "an") else count == NUMBERS.index(number)
 
 
 def _true_relation(scene: Scene, subject: str, relation: str, other: str) -> bool:
-    first, second = _read(subject)[1], _read(other)[1]
+    first, second = _read_counted(subject)[1], _read_counted(other)[1]
     if relation in ("over", "on top of"):
         relation = "above"
     blocks = scene.tower
     if blocks and relation == "above":  # directly above
         pairs = list(zip(blocks[1:], blocks[:-1], strict=True))
     else:
-        pairs = [(a, b) for a in scene.things for b in scene.things if a is not b and related(a, relation, b)]
-    return any(_fits(scene, first, a) and _fits(scene, second, b) for a, b in pairs)
+        pairs = [(a, b) for a in scene.things for b in scene.things if a is not b and is_related(a, relation, b)]
+    return any(_phrase_fits(scene, first, a) and _phrase_fits(scene, second, b) for a, b in pairs)
 
 
 def _true_tower(scene: Scene, number: str, color: str | None, end: str | None, where: str | None) -> bool:

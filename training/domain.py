@@ -34,12 +34,12 @@ from codevqa.eval.datasets.nlvr import BOXES
 from codevqa.miniworld.draw import mask
 from codevqa.miniworld.questions import NoQuestionError, sample_question
 from codevqa.miniworld.sets import sample_set
-from codevqa.miniworld.world import COLORS, KINDS, RGB, SIZES, draw, plural, sample_scene
+from codevqa.miniworld.world import COLORS, KINDS, RGB, SIZES, draw_scene, pluralize, sample_scene
 from codevqa.models.domain import FILE, PICTURE, SHORT, Domain, features, words_in
 
 from .drawings import OTHER_KINDS
 from .language_words import COMPOUNDS, NOUNS, OTHER_NAMES
-from .vision_words import words
+from .vision_words import all_tokens
 
 Features: TypeAlias = npt.NDArray[np.float64]
 
@@ -66,15 +66,15 @@ spelling."""
 _SCALING = (Image.Resampling.BILINEAR, Image.Resampling.BICUBIC, Image.Resampling.LANCZOS)
 
 
-def drawn(rng: random.Random) -> Image.Image:
+def draw_drawing(rng: random.Random) -> Image.Image:
     """Draws a scene, three boxes in a row, or a scene on a page."""
     chance = rng.random()
     if chance < 0.15:
         strip = Image.new("RGB", (400, 100), "white")
         for left, *_ in BOXES:
-            strip.paste(draw(sample_scene(rng, style="box", max_things=8), 100), (left, 0))
+            strip.paste(draw_scene(sample_scene(rng, style="box", max_things=8), 100), (left, 0))
         return strip
-    scene = draw(sample_scene(rng, max_things=8, split=rng.choice(("train", "test"))))
+    scene = draw_scene(sample_scene(rng, max_things=8, split=rng.choice(("train", "test"))))
     if chance < 0.75:
         return scene
     margin = rng.randint(5, 60)
@@ -83,7 +83,7 @@ def drawn(rng: random.Random) -> Image.Image:
     return page
 
 
-def flat(rng: random.Random) -> Image.Image:
+def draw_shapes(rng: random.Random) -> Image.Image:
     """Draws shapes of any colour on a ground of any colour: no photograph either."""
 
     def color() -> tuple[int, int, int]:
@@ -99,7 +99,7 @@ def flat(rng: random.Random) -> Image.Image:
     return image
 
 
-def worn(rng: random.Random, image: Image.Image) -> Image.Image:
+def wear_picture(rng: random.Random, image: Image.Image) -> Image.Image:
     """Scales and compresses a picture, as pictures are that people send around."""
     if rng.random() < 0.6:
         scale = 2 ** rng.uniform(6, 10) / max(image.size)
@@ -121,11 +121,11 @@ def crops(rng: random.Random, path: Path) -> Features:
     for _ in range(CROPS):
         width, height = (round(side * rng.uniform(0.35, 1)) for side in whole.size)
         left, top = rng.randint(0, whole.width - width), rng.randint(0, whole.height - height)
-        rows.append(features(worn(rng, whole.crop((left, top, left + width, top + height)))))
+        rows.append(features(wear_picture(rng, whole.crop((left, top, left + width, top + height)))))
     return np.array(rows)
 
 
-def fitted(photographs: Sequence[Features], drawings: Features) -> tuple[Features, float]:
+def fit_regression(photographs: Sequence[Features], drawings: Features) -> tuple[Features, float]:
     """Returns weights and bias with which so many drawings are refused as may be."""
     rows = np.concatenate([*photographs, drawings])
     mean, scale = rows.mean(axis=0), rows.std(axis=0) + 0.01
@@ -135,16 +135,16 @@ def fitted(photographs: Sequence[Features], drawings: Features) -> tuple[Feature
     return weights, -float(np.quantile(drawings @ weights, 1 - REFUSED))
 
 
-def vocabulary() -> list[str]:
+def known_words() -> list[str]:
     """Returns the words that are known; the grammar has wordings of which training saw none."""
     rng = random.Random(0)
-    known = {word for word in words() if word.isalpha()} - set(UNMET.split()) | set(PLAIN.split())
+    known = {word for word in all_tokens() if word.isalpha()} - set(UNMET.split()) | set(PLAIN.split())
     for _ in range(QUESTIONS):
         subject = sample_scene(rng) if rng.random() < 0.5 else sample_set(rng)
         with suppress(NoQuestionError):  # nothing can be asked about these pictures
             known.update(words_in(sample_question(rng, subject).question))
     names = [name for names in OTHER_NAMES.values() for name in names]
-    known.update(words_in(" ".join((*names, *map(plural, names)))))
+    known.update(words_in(" ".join((*names, *map(pluralize, names)))))
     return sorted(word for word in known if len(word) >= SHORT)
 
 
@@ -152,8 +152,12 @@ def seen_regression() -> list[float]:
     """Fits weights and a bias for the matcher's summaries: positive for drawings of another kind."""
     rng = random.Random(1)
     empty = [Image.new("RGB", (64, 64), tuple(rng.randint(0, 255) for _ in range(3))) for _ in range(DRAWN // 40)]
-    mine = [*(worn(rng, drawn(rng)) for _ in range(DRAWN)), *(drawn(rng) for _ in range(DRAWN // 4)), *empty]
-    others = [worn(rng, draw_other(rng)) for draw_other in OTHER_KINDS.values() for _ in range(DRAWN // 5)]
+    mine = [
+        *(wear_picture(rng, draw_drawing(rng)) for _ in range(DRAWN)),
+        *(draw_drawing(rng) for _ in range(DRAWN // 4)),
+        *empty,
+    ]
+    others = [wear_picture(rng, draw_other(rng)) for draw_other in OTHER_KINDS.values() for _ in range(DRAWN // 5)]
     with CodeVQA.from_preset("mini") as vqa:
         matcher: Any = vqa.models.matcher
         images = [*others, *mine]
@@ -173,7 +177,7 @@ def _summaries(matcher: Any, images: Sequence[Image.Image]) -> Sequence[Features
     return summaries
 
 
-def picture() -> Image.Image:
+def draw_legend() -> Image.Image:
     """Draws each kind of thing and each colour with its name."""
     columns, tile, side, font = 9, 76, 44, ImageFont.load_default(11)
     named = [*((kind, kind, COLORS[place % len(COLORS)]) for place, kind in enumerate(KINDS))]
@@ -193,7 +197,7 @@ def others(everyday: Sequence[str], known: Sequence[str]) -> list[str]:
     domain = Domain("", np.zeros(0), 0.0, frozenset(known), frozenset())
     nouns = (*NOUNS, *" ".join(COMPOUNDS).split())
     single = {word for word in (*everyday, *nouns) if word.isalpha() and word.islower()}
-    candidates = {word for word in single | set(map(plural, single)) if word.isascii()}
+    candidates = {word for word in single | set(map(pluralize, single)) if word.isascii()}
     return sorted(
         word
         for word in candidates - set(known) - set(UNMET.split())
@@ -206,11 +210,11 @@ def regression(photographs: Path) -> tuple[list[float], float]:
     rng = random.Random(0)
 
     def many(count: int, make: Callable[[random.Random], Image.Image]) -> Features:
-        return np.array([features(worn(rng, make(rng))) for _ in range(count)])
+        return np.array([features(wear_picture(rng, make(rng))) for _ in range(count)])
 
     parts = [crops(rng, path) for path in sorted(photographs.iterdir())]
-    drawings = np.concatenate([many(DRAWN, drawn), many(DRAWN // 4, flat)])
-    weights, bias = fitted(parts, drawings)
+    drawings = np.concatenate([many(DRAWN, draw_drawing), many(DRAWN // 4, draw_shapes)])
+    weights, bias = fit_regression(parts, drawings)
     return [round(float(weight), 4) for weight in weights], round(bias, 4)
 
 
@@ -227,7 +231,7 @@ def main() -> None:
     before = {} if options.photographs else json.loads((options.out / FILE).read_text(encoding="utf-8"))
     weights, bias = regression(options.photographs) if options.photographs else (before["weights"], before["bias"])
     options.out.mkdir(parents=True, exist_ok=True)
-    known = vocabulary()
+    known = known_words()
     data = {
         "about": ABOUT,
         "knows": {"things": sorted(KINDS), "colors": list(COLORS), "sizes": list(SIZES)},
@@ -238,7 +242,7 @@ def main() -> None:
         "words": known,
         "others": others(options.everyday.read_text(encoding="utf-8").split(), known),
     }
-    picture().save(options.out / PICTURE, optimize=True)
+    draw_legend().save(options.out / PICTURE, optimize=True)
     (options.out / FILE).write_text(json.dumps(data) + "\n", encoding="utf-8")
 
 

@@ -31,7 +31,7 @@ def _sheet(rng: random.Random, low: int, high: int, white: float) -> tuple[Image
     return image, ImageDraw.Draw(image)
 
 
-def _write(brush: ImageDraw.ImageDraw, place: tuple[float, float], size: float, ink: Color, text: str) -> None:
+def _draw_text(brush: ImageDraw.ImageDraw, place: tuple[float, float], size: float, ink: Color, text: str) -> None:
     brush.text(place, text, ink, ImageFont.load_default(max(7, round(size))), anchor="mm")
 
 
@@ -48,7 +48,7 @@ def silhouette(rng: random.Random) -> Image.Image:
         ink = WHITE
     width, height = image.size
     if rng.random() < 0.25:
-        _write(brush, (width / 2, height / 2), min(image.size) * rng.uniform(0.6, 1.1), ink, rng.choice(_LETTERS))
+        _draw_text(brush, (width / 2, height / 2), min(image.size) * rng.uniform(0.6, 1.1), ink, rng.choice(_LETTERS))
         return image
     waves = [(rng.randint(1, 7), rng.uniform(0, 0.35), rng.uniform(0, 2 * math.pi)) for _ in range(4)]
     outline = []
@@ -66,7 +66,7 @@ def silhouette(rng: random.Random) -> Image.Image:
     return image
 
 
-def _slices(rng: random.Random, brush: ImageDraw.ImageDraw, box: Box, colors: Sequence[Color]) -> None:
+def _draw_slices(rng: random.Random, brush: ImageDraw.ImageDraw, box: Box, colors: Sequence[Color]) -> None:
     left, top, right, bottom = box
     reach, begin, count = 0.45 * min(right - left, bottom - top), rng.uniform(0, 360), rng.randint(3, 7)
     x, y = (left + right) / 2, (top + bottom) / 2
@@ -75,7 +75,7 @@ def _slices(rng: random.Random, brush: ImageDraw.ImageDraw, box: Box, colors: Se
         brush.pieslice((x - reach, y - reach, x + reach, y + reach), *ends, colors[place % 6])
 
 
-def _bars(rng: random.Random, brush: ImageDraw.ImageDraw, box: Box, colors: Sequence[Color]) -> None:
+def _draw_bars(rng: random.Random, brush: ImageDraw.ImageDraw, box: Box, colors: Sequence[Color]) -> None:
     left, top, right, bottom = box
     count, lying = rng.randint(3, 14), rng.random() < 0.3
     for place in range(count):
@@ -89,14 +89,14 @@ def _bars(rng: random.Random, brush: ImageDraw.ImageDraw, box: Box, colors: Sequ
         brush.rectangle(ends, color)
 
 
-def _dots(rng: random.Random, brush: ImageDraw.ImageDraw, box: Box, colors: Sequence[Color]) -> None:
+def _draw_dots(rng: random.Random, brush: ImageDraw.ImageDraw, box: Box, colors: Sequence[Color]) -> None:
     left, top, right, bottom = box
     for place in range(rng.randint(15, 200)):
         x, y, reach = rng.uniform(left, right), rng.uniform(top, bottom), rng.uniform(1.5, 5)
         brush.ellipse((x - reach, y - reach, x + reach, y + reach), colors[place % 3])
 
 
-def _curves(rng: random.Random, brush: ImageDraw.ImageDraw, box: Box, colors: Sequence[Color]) -> None:
+def _draw_curves(rng: random.Random, brush: ImageDraw.ImageDraw, box: Box, colors: Sequence[Color]) -> None:
     left, top, right, bottom = box
     filled = rng.random() < 0.3
     for color in colors[: rng.randint(1, 4)]:
@@ -116,15 +116,15 @@ def chart(rng: random.Random) -> Image.Image:
     width, height = image.size
     ink = BLACK if sum(image.getpixel((0, 0))) > 300 else WHITE  # type: ignore[arg-type]
     left, top, right, bottom = 0.12 * width, 0.1 * height, 0.95 * width, 0.85 * height
-    fill = rng.choice((_bars, _bars, _curves, _curves, _dots, _slices))
+    fill = rng.choice((_draw_bars, _draw_bars, _draw_curves, _draw_curves, _draw_dots, _draw_slices))
     fill(rng, brush, (left, top, right, bottom), [_color(rng) for _ in range(6)])
-    if fill is not _slices:
+    if fill is not _draw_slices:
         brush.line((left, top, left, bottom, right, bottom), ink)
         for place in range(5):
             x, y = left + (right - left) * place / 4, top + (bottom - top) * place / 4
-            _write(brush, (x, bottom + 0.05 * height), 0.035 * height, ink, _word(rng, 4))
-            _write(brush, (left / 2, y), 0.035 * height, ink, str(rng.randint(0, 99)))
-    _write(brush, (width / 2, 0.05 * height), 0.05 * height, ink, f"{_word(rng)} {_word(rng)}")
+            _draw_text(brush, (x, bottom + 0.05 * height), 0.035 * height, ink, _word(rng, 4))
+            _draw_text(brush, (left / 2, y), 0.035 * height, ink, str(rng.randint(0, 99)))
+    _draw_text(brush, (width / 2, 0.05 * height), 0.05 * height, ink, f"{_word(rng)} {_word(rng)}")
     return image
 
 
@@ -144,7 +144,7 @@ def logo(rng: random.Random) -> Image.Image:
         brush.arc(box, rng.uniform(0, 360), rng.uniform(0, 360), colors[0], max(2, height // 16))
     if chance > 0.25:
         ink = rng.choice((*colors, BLACK))
-        _write(brush, (width / 2, height * rng.uniform(0.3, 0.8)), min(height / 2, width / 5), ink, _word(rng))
+        _draw_text(brush, (width / 2, height * rng.uniform(0.3, 0.8)), min(height / 2, width / 5), ink, _word(rng))
     return image
 
 
@@ -168,7 +168,7 @@ def page(rng: random.Random) -> Image.Image:
     size, ink, y = rng.uniform(8, 30), BLACK if rng.random() < 0.8 else _color(rng), 10.0
     while y < image.height:
         words = " ".join(_word(rng, 9) for _ in range(max(1, int(image.width / size / 3))))
-        _write(brush, (image.width / 2, y), size, ink, words)
+        _draw_text(brush, (image.width / 2, y), size, ink, words)
         y += 1.4 * size
     return image
 

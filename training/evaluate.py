@@ -26,26 +26,33 @@ from codevqa.core.images import Picture, load_picture
 from codevqa.core.trace import Form
 from codevqa.eval.statistics import mean
 from codevqa.miniworld.phrases import Phrase
-from codevqa.miniworld.questions import Item
-from codevqa.miniworld.world import CANVAS, HELD_OUT, Scene, Thing, draw, sample_scene
-from codevqa.models.base import Captioner, CaptionRequest, GenerationRequest, Matcher, MatchRequest, SimilarityRequest
+from codevqa.miniworld.questions import SceneQuestion
+from codevqa.miniworld.world import CANVAS, HELD_OUT, Scene, Thing, draw_scene, sample_scene
+from codevqa.models.protocols import (
+    Captioner,
+    CaptionRequest,
+    GenerationRequest,
+    Matcher,
+    MatchRequest,
+    SimilarityRequest,
+)
 from codevqa.primitives.reading import render_reading
 from codevqa.writing.replies import extract_program
 
 from .captions import telling
-from .language_captions import read
+from .language_captions import caption_patches
 from .language_data import draw_item
-from .language_reading import SPATIAL, elementary
+from .language_reading import SPATIAL, draw_elementary
 from .language_words import rename
 from .vision_data import PROMPT
-from .vision_texts import Contrast, contrast, mentions
-from .vision_twins import crowded, twin
+from .vision_texts import ContrastText, draw_contrast, mentions
+from .vision_twins import crowd_scene, twin
 
 DRAWS = 8
 """Captions drawn for a question."""
 
 
-class Table:
+class ShareTable:
     """Shares as they are found."""
 
     def __init__(self) -> None:
@@ -64,7 +71,7 @@ def scenes(rng: random.Random, count: int, **settings: object) -> Iterator[tuple
     """Test scenes with their pictures."""
     for _ in range(count):
         scene = sample_scene(rng, split="test", **settings)  # type: ignore[arg-type]
-        yield scene, load_picture(draw(scene))
+        yield scene, load_picture(draw_scene(scene))
 
 
 def held_out(thing: Thing) -> bool:
@@ -72,23 +79,23 @@ def held_out(thing: Thing) -> bool:
     return (thing.color, thing.kind) in HELD_OUT
 
 
-def contrasting(vqa: CodeVQA, rng: random.Random, count: int, table: Table) -> None:
+def measure_contrast(vqa: CodeVQA, rng: random.Random, count: int, table: ShareTable) -> None:
     """ITC: which of four pictures, that differ by one change each, is the phrase true of?"""
     for style in ("plain", "box"):
         requests: list[SimilarityRequest] = []
         for scene, picture in scenes(rng, count, style=style):
             if twins := _three_twins(rng, scene):
                 text = PROMPT + twins[0].text.removeprefix(PROMPT)
-                shown = [picture, *(load_picture(draw(other)) for other in twins[1])]
+                shown = [picture, *(load_picture(draw_scene(other)) for other in twins[1])]
                 requests += [SimilarityRequest(image, text) for image in shown]
         scores = np.array(cast(Matcher, vqa.models.matcher).similarity(requests)).reshape(-1, 4)
         table.add(f"ITC, which of four near-twins, {style}", [bool(row.argmax() == 0) for row in scores])
 
 
-def _three_twins(rng: random.Random, scene: Scene) -> tuple[Contrast, list[Scene]] | None:
+def _three_twins(rng: random.Random, scene: Scene) -> tuple[ContrastText, list[Scene]] | None:
     """A phrase true of the scene, and three near-twins of it, all different, of which it is false."""
     for _ in range(6):
-        told_of = contrast(rng, scene)
+        told_of = draw_contrast(rng, scene)
         twins = (twin(rng, scene, train=False) for _ in range(60))
         layouts = list(dict.fromkeys(other.things for other in twins if other is not None and not told_of.fits(other)))
         if len(layouts) >= 3:
@@ -96,7 +103,7 @@ def _three_twins(rng: random.Random, scene: Scene) -> tuple[Contrast, list[Scene
     return None
 
 
-def pointing(vqa: CodeVQA, rng: random.Random, count: int, table: Table) -> None:
+def measure_pointing(vqa: CodeVQA, rng: random.Random, count: int, table: ShareTable) -> None:
     """GradCAM: does its peak lie on the thing that a phrase names?"""
     cases: list[tuple[str, Thing, Picture]] = []
     for style in ("plain", "box"):
@@ -123,13 +130,13 @@ def pointing(vqa: CodeVQA, rng: random.Random, count: int, table: Table) -> None
         table.add(f"pointing, {name}", hits)
 
 
-def named(scene: Scene, text: str) -> list[bool]:
+def check_mentions(scene: Scene, text: str) -> list[bool]:
     """Of each thing a caption names, whether one of that kind and colour is there; "object" names none."""
     phrases = [replace(what, size=None) for what in mentions(text) if what.kind]
     return [what.count(scene) > 0 and (what.noun != "block" or bool(scene.tower)) for what in phrases]
 
 
-def captioning(vqa: CodeVQA, rng: random.Random, count: int, table: Table) -> None:
+def measure_captions(vqa: CodeVQA, rng: random.Random, count: int, table: ShareTable) -> None:
     """Captions of whole pictures, and of patches drawn for a question: are they true?"""
     for style in ("plain", "box"):
         drawn = list(scenes(rng, count, style=style))
@@ -138,26 +145,28 @@ def captioning(vqa: CodeVQA, rng: random.Random, count: int, table: Table) -> No
         pairs = [(picture, f"is there {what}") for (_, picture), what in zip(drawn, asked, strict=True)]
         captions = {
             "whole picture, greedy": [[text] for text in whole],
-            "patches for a question": read(vqa, pairs, DRAWS, rng),
+            "patches for a question": caption_patches(vqa, pairs, DRAWS, rng),
         }
         for name, texts in captions.items():
             pairs_told = zip(drawn, texts, strict=True)
-            there = [right for (scene, _), several in pairs_told for text in several for right in named(scene, text)]
+            there = [
+                right for (scene, _), several in pairs_told for text in several for right in check_mentions(scene, text)
+            ]
             table.add(f"caption, {name}, {style}: things named are there", there)
 
 
-def counting(vqa: CodeVQA, rng: random.Random, count: int, table: Table) -> None:
+def measure_counting(vqa: CodeVQA, rng: random.Random, count: int, table: ShareTable) -> None:
     """What ``query`` counts in crowds, up to five of a kind and colour."""
 
     def right(case: tuple[Scene, Phrase]) -> bool:
         scene, what = case
-        answer = vqa.run(draw(scene), f'answer = query(img, "How many {what.many} are there?")')
+        answer = vqa.run(draw_scene(scene), f'answer = query(img, "How many {what.many} are there?")')
         return answer.text == str(what.count(scene))
 
     for style in ("plain", "box"):
         cases = []
         for scene, _ in scenes(rng, count, style=style, min_things=4):
-            crowd = crowded(rng, scene)
+            crowd = crowd_scene(rng, scene)
             what = max(
                 (Phrase(thing.kind, thing.color) for thing in crowd.things), key=lambda phrase: phrase.count(crowd)
             )
@@ -167,7 +176,7 @@ def counting(vqa: CodeVQA, rng: random.Random, count: int, table: Table) -> None
             table.add(f"query, how many in a crowd, {style}", list(pool.map(right, cases)))
 
 
-SORTS: dict[str, Callable[[random.Random, Form], Item]] = {
+SORTS: dict[str, Callable[[random.Random, Form], SceneQuestion]] = {
     "seen wording": lambda rng, form: draw_item(rng, form)[1],
     "unseen wording": lambda rng, form: draw_item(rng, form, unseen=True)[1],
     "new color-kind pairs": lambda rng, form: draw_item(rng, form, split="test")[1],
@@ -175,7 +184,7 @@ SORTS: dict[str, Callable[[random.Random, Form], Item]] = {
 }
 
 
-def programs(vqa: CodeVQA, count: int, table: Table) -> None:
+def measure_programs(vqa: CodeVQA, count: int, table: ShareTable) -> None:
     """Programs of each sort of question: are they the true ones?"""
     forms: tuple[Form, Form] = ("image", "set")
     for sort, make in SORTS.items():
@@ -190,13 +199,13 @@ def programs(vqa: CodeVQA, count: int, table: Table) -> None:
         table.add(f"programs, {sort}", [line == item.program for line, item in zip(lines, items, strict=True)])
 
 
-def reading(vqa: CodeVQA, count: int, table: Table) -> None:
+def measure_reading(vqa: CodeVQA, count: int, table: ShareTable) -> None:
     """Questions with true captions that tell the answer: is it read?"""
     for sort in ("query", "image", "set", "spatial"):
         rng, prompts, answers = random.Random(f"reading {sort}"), [], []
         for _ in range(count):
             if sort == "query":
-                scene, question, answer = elementary(rng)
+                scene, question, answer = draw_elementary(rng)
                 shown, program = [scene], question
             else:
                 shown, item = draw_item(rng, "image" if sort == "spatial" else sort, kinds=_KINDS[sort])
@@ -225,13 +234,13 @@ def main() -> None:
     parser.add_argument("--json", type=Path, help="also write the figures there")
     options = parser.parse_args()
     exact = {f"{role}.dtype": "float32" for role in ("matcher", "captioner", "language_model")}
-    table, rng = Table(), random.Random(1234)
+    table, rng = ShareTable(), random.Random(1234)
     with CodeVQA.from_preset("mini", sets=exact) as vqa:
         if options.what == "language":
-            programs(vqa, options.cases, table)
-            reading(vqa, options.cases, table)
+            measure_programs(vqa, options.cases, table)
+            measure_reading(vqa, options.cases, table)
         else:
-            for measure in (contrasting, pointing, captioning, counting):
+            for measure in (measure_contrast, measure_pointing, measure_captions, measure_counting):
                 measure(vqa, rng, options.cases, table)
     if options.json:
         options.json.write_text(json.dumps(table.rows, indent=1) + "\n", encoding="utf-8")

@@ -24,8 +24,8 @@ import torch
 from torch.utils.data import DataLoader, IterableDataset
 
 from . import language_tokenizer
-from .language_data import Piece, Pool, sample_program
-from .language_reading import Question, ReadingPool, load_questions
+from .language_data import ExamplePool, Piece, sample_program
+from .language_reading import ReadingPool, ReadingQuestion, load_questions
 
 ANSWER_WEIGHT = 10.0
 """Loss weight of a token of an answer; one of a program counts 1. A text has few of the former."""
@@ -50,7 +50,7 @@ class Texts(IterableDataset[tuple[torch.Tensor, torch.Tensor, torch.Tensor]]):
 
     def __init__(self, folder: Path, rows: int, length: int, seed: int, *, pool: int = 4000) -> None:
         self.folder, self.rows, self.length, self.seed, self.pool = folder, rows, length, seed, pool
-        self.real: list[Question] = []
+        self.real: list[ReadingQuestion] = []
         """Questions with captions of the trained captioner."""
         self.programs = PROGRAMS
 
@@ -62,7 +62,7 @@ class Texts(IterableDataset[tuple[torch.Tensor, torch.Tensor, torch.Tensor]]):
         info = torch.utils.data.get_worker_info()
         rng = random.Random(f"{self.seed}/{info.id if info else 0}")
         encode = encoder(PreTrainedTokenizerFast.from_pretrained(self.folder))
-        pool, readings = Pool(rng, self.pool), ReadingPool(rng, self.pool // 2, self.real)
+        pool, readings = ExamplePool(rng, self.pool), ReadingPool(rng, self.pool // 2, self.real)
         waiting: list[tuple[list[int], list[float]]] = []
         while True:
             rows: list[tuple[list[int], list[int], list[float]]] = []
@@ -154,7 +154,7 @@ def rate(share: float, peak: float) -> float:
     return peak * (0.02 + 0.98 * 0.5 * (1 + math.cos(math.pi * min(1.0, (share - WARM) / (1 - WARM)))))
 
 
-def train(model: Any, texts: Texts, *, seconds: float, peak: float, steps: int, workers: int) -> None:
+def train_language(model: Any, texts: Texts, *, seconds: float, peak: float, steps: int, workers: int) -> None:
     """Trains until the time or the steps are over."""
     device = next(model.parameters()).device
     cuda = device.type == "cuda"
@@ -196,7 +196,7 @@ def train(model: Any, texts: Texts, *, seconds: float, peak: float, steps: int, 
     model.eval()
 
 
-def save(model: Any, tokenizer: Any, folder: Path) -> None:
+def save_language_model(model: Any, tokenizer: Any, folder: Path) -> None:
     """Writes the model in fp16 and its tokenizer."""
     half = type(model)(model.config).half()
     half.load_state_dict({name: value.half().cpu() for name, value in model.state_dict().items()})
@@ -237,7 +237,7 @@ def main() -> None:
         model, states = models[0], [model.state_dict() for model in models]
         model.load_state_dict({name: torch.stack([state[name] for state in states]).mean(0) for name in states[0]})
     else:
-        tokenizer = language_tokenizer.build(questions=150 if smoke else 3000)
+        tokenizer = language_tokenizer.build_language_tokenizer(questions=150 if smoke else 3000)
         model = build_model(tokenizer, width=64, layers=2, heads=4) if smoke else build_model(tokenizer)
     tokenizer.save_pretrained(options.out)
     print(f"{model.num_parameters() / 1e6:.2f}M weights, {len(tokenizer)} tokens", flush=True)
@@ -253,8 +253,10 @@ def main() -> None:
     if options.captions:
         texts.real = load_questions(options.captions)
     if options.seconds:
-        train(model.to(device), texts, seconds=options.seconds, peak=options.rate, steps=steps, workers=workers)
-    save(model, tokenizer, options.out)
+        train_language(
+            model.to(device), texts, seconds=options.seconds, peak=options.rate, steps=steps, workers=workers
+        )
+    save_language_model(model, tokenizer, options.out)
 
 
 if __name__ == "__main__":

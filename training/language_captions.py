@@ -18,11 +18,11 @@ from typing import cast
 
 from codevqa import CodeVQA
 from codevqa.core.images import Picture, load_picture
-from codevqa.miniworld.world import draw
-from codevqa.models.base import Captioner, CaptionRequest, Matcher, MatchRequest
+from codevqa.miniworld.world import draw_scene
+from codevqa.models.protocols import Captioner, CaptionRequest, Matcher, MatchRequest
 from codevqa.primitives.patches import Patches
 
-from .language_reading import Question, draw_question
+from .language_reading import ReadingQuestion, draw_question
 from .vision_data import PATCHES
 
 DRAWS = 12
@@ -32,15 +32,17 @@ AT_ONCE = 2000
 """Questions in one batch."""
 
 
-def questions(task: tuple[int, int]) -> list[tuple[Question, list[Picture]]]:
+def questions_with_pictures(task: tuple[int, int]) -> list[tuple[ReadingQuestion, list[Picture]]]:
     """Draws a share of the questions, with their pictures."""
     seed, count = task
     rng = random.Random(f"captions {seed}")
     drawn = [draw_question(rng) for _ in range(count)]
-    return [(question, [load_picture(draw(scene)) for scene in question.scenes]) for question in drawn]
+    return [(question, [load_picture(draw_scene(scene)) for scene in question.scenes]) for question in drawn]
 
 
-def read(vqa: CodeVQA, asked: Sequence[tuple[Picture, str]], draws: int, rng: random.Random) -> list[list[str]]:
+def caption_patches(
+    vqa: CodeVQA, asked: Sequence[tuple[Picture, str]], draws: int, rng: random.Random
+) -> list[list[str]]:
     """What the captioner says of each picture: so many captions of patches drawn for a text."""
     matches = cast(Matcher, vqa.models.matcher).match([MatchRequest(picture, text) for picture, text in asked])
     requests = [
@@ -62,7 +64,7 @@ def main() -> None:
     share = options.questions // (4 * PROCESSES)
     tasks = [(options.seed * 1000 + number, share) for number in range(4 * PROCESSES)]
     with ProcessPoolExecutor(PROCESSES) as pool:
-        items = [item for part in pool.map(questions, tasks) for item in part]
+        items = [item for part in pool.map(questions_with_pictures, tasks) for item in part]
     print(f"{len(items)} questions drawn", flush=True)
     rng = random.Random(options.seed)
     with CodeVQA.from_preset("mini") as vqa, options.out.open("w", encoding="utf-8") as lines:
@@ -73,7 +75,7 @@ def main() -> None:
                 for question, pictures in part
                 for picture in pictures
             ]
-            texts = iter(read(vqa, asked, DRAWS, rng))
+            texts = iter(caption_patches(vqa, asked, DRAWS, rng))
             for question, pictures in part:
                 captions = [next(texts) for _ in pictures]
                 row = {"form": question.form, "text": question.text, "answer": question.answer, "told": captions}

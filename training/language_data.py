@@ -16,11 +16,11 @@ from functools import cache
 from pathlib import Path
 from typing import Literal, TypeAlias
 
-from codevqa.miniworld.questions import UNSEEN, Item, NoQuestionError, sample_question
+from codevqa.miniworld.questions import UNSEEN, NoQuestionError, SceneQuestion, sample_question
 from codevqa.miniworld.sets import sample_set
 from codevqa.miniworld.world import Scene, sample_scene
 from codevqa.primitives.visual import VISUAL
-from codevqa.prompts import Example, load
+from codevqa.prompts import ProgramExample, load_prompt_set
 from codevqa.writing.prompt_forms import header, opening_line
 
 from .language_words import general, misspell, rename, reword
@@ -39,14 +39,14 @@ class Piece:
 @cache
 def preamble() -> str:
     """The preamble of the mini prompt set as models see it."""
-    prompts = load("mini")
+    prompts = load_prompt_set("mini")
     return prompts.preamble.replace("{api}", VISUAL.subset(prompts.primitives).reference())
 
 
 @cache
-def bank(form: str) -> tuple[Example, ...]:
+def bank(form: str) -> tuple[ProgramExample, ...]:
     """The examples of the mini prompt set of one form."""
-    return tuple(example for example in load("mini").examples if example.form == form)
+    return tuple(example for example in load_prompt_set("mini").examples if example.form == form)
 
 
 # Questions
@@ -72,7 +72,7 @@ PARAPHRASES: dict[str, dict[str, list[str]]] = json.loads(
 
 def draw_item(
     rng: random.Random, form: str, *, split: Split = "train", unseen: bool = False, kinds: Sequence[str] = ()
-) -> tuple[list[Scene], Item]:
+) -> tuple[list[Scene], SceneQuestion]:
     """A question with its scenes, in a wording that training may see, or in one it may not; of some kind if any."""
     while True:
         scenes = draw_scenes(rng, form, split)
@@ -84,10 +84,10 @@ def draw_item(
                 rng.choice(some) if some else None,
                 lambda item: item.wording.endswith(UNSEEN) == unseen,
             )
-            return scenes, item if unseen else paraphrased(rng, item)
+            return scenes, item if unseen else swap_wording(rng, item)
 
 
-def paraphrased(rng: random.Random, item: Item) -> Item:
+def swap_wording(rng: random.Random, item: SceneQuestion) -> SceneQuestion:
     """The question in one of the other wordings of its kind, now and then; within a picture of a set there are none."""
     others = PARAPHRASES[item.form].get(item.type, [])
     if rng.random() > len(others) / (len(others) + 8):
@@ -115,19 +115,21 @@ _NAMES = (
 )
 
 
-def _renamed(names: dict[str, str]) -> Callable[[str], str]:
+def _rename_variables(names: dict[str, str]) -> Callable[[str], str]:
     pattern = re.compile(r'("[^"]*")|\b(' + "|".join(names) + r")\b(?!\()")
     return lambda program: pattern.sub(lambda m: m[1] or names[m[2]], program)
 
 
-STYLES: tuple[Callable[[str], str], ...] = (_long_form, *map(_renamed, _NAMES))
+STYLES: tuple[Callable[[str], str], ...] = (_long_form, *map(_rename_variables, _NAMES))
 """Other ways to write the same programs: the model is to follow the examples it is shown."""
 
 
-def program_text(preamble_text: str, shots: Sequence[Example], target: Item, learn_shots: bool = True) -> list[Piece]:
+def program_text(
+    preamble_text: str, shots: Sequence[ProgramExample], target: SceneQuestion, learn_shots: bool = True
+) -> list[Piece]:
     """The prompt of ``codevqa.writing.writer.render_completion`` with the program that continues it."""
     pieces = [Piece(preamble_text.rstrip("\n"), False)]
-    examples = [*shots, Example("", target.question, target.program, target.form)]
+    examples = [*shots, ProgramExample("", target.question, target.program, target.form)]
     for number, example in enumerate(examples, 1):
         last = number == len(examples)
         pieces.append(Piece(f"\n{header(example.question, example.form, number)}", False))
@@ -136,33 +138,33 @@ def program_text(preamble_text: str, shots: Sequence[Example], target: Item, lea
     return pieces
 
 
-class Pool:
+class ExamplePool:
     """Questions drawn beforehand, by form, style and family, from which prompts take their examples."""
 
     def __init__(self, rng: random.Random, size: int) -> None:
-        self.items: dict[str, dict[str, dict[str, list[Item]]]] = {"image": {}, "set": {}}
+        self.items: dict[str, dict[str, dict[str, list[SceneQuestion]]]] = {"image": {}, "set": {}}
         for _ in range(size):
             form = rng.choice(("image", "set"))
             scenes, item = draw_item(rng, form)
             self.items[form].setdefault(scenes[0].style, {}).setdefault(item.type, []).append(item)
 
-    def any(self, rng: random.Random, form: str) -> Item:
+    def any(self, rng: random.Random, form: str) -> SceneQuestion:
         """An item of a random family of a random style, larger families more often."""
         families = rng.choice(list(self.items[form].values()))
         weights = [len(items) ** 0.6 for items in families.values()]
         return rng.choice(families[rng.choices(list(families), weights)[0]])
 
-    def like(self, rng: random.Random, item: Item) -> Item:
+    def like(self, rng: random.Random, item: SceneQuestion) -> SceneQuestion:
         """An item of the same family."""
         shelves = [families[item.type] for families in self.items[item.form].values() if item.type in families]
         return rng.choice(rng.choice(shelves)) if shelves else item
 
 
-def _example(item: Item) -> Example:
-    return Example(item.wording, item.question, item.program, item.form)
+def _example(item: SceneQuestion) -> ProgramExample:
+    return ProgramExample(item.wording, item.question, item.program, item.form)
 
 
-def sample_program(rng: random.Random, pool: Pool) -> list[Piece]:
+def sample_program(rng: random.Random, pool: ExamplePool) -> list[Piece]:
     """One prompt with its program, examples chosen about as a retriever chooses them."""
     form = "image" if rng.random() < 0.5 else "set"
     target = general(rng, form) if rng.random() < 0.06 else pool.any(rng, form)
@@ -176,7 +178,9 @@ def sample_program(rng: random.Random, pool: Pool) -> list[Piece]:
     count = rng.choice((3, 5, 6, 6, 6, 6, 6, 7, 8))
     own = rng.random() < 0.4
     if own:  # the bank itself, as at inference
-        near = [example for example in bank(form) if _shape(example.program) == _shape(target.program)]
+        near = [
+            example for example in bank(form) if _blank_literals(example.program) == _blank_literals(target.program)
+        ]
         rest = [example for example in bank(form) if example not in near]
         rng.shuffle(rest)
         shots = ((near if rng.random() < 0.9 else []) + rest)[:count]
@@ -196,10 +200,10 @@ def sample_program(rng: random.Random, pool: Pool) -> list[Piece]:
     if not own and rng.random() < 0.35:
         style = rng.choice(STYLES)
         shots = [replace(shot, program=style(shot.program)) for shot in shots]
-        target = Item(target.question, "", style(target.program), target.type, target.form, target.wording)
+        target = SceneQuestion(target.question, "", style(target.program), target.type, target.form, target.wording)
     return program_text(preamble(), shots, target, learn_shots=not own)
 
 
 @cache
-def _shape(program: str) -> str:
+def _blank_literals(program: str) -> str:
     return re.sub(r'"[^"]*"|\d+', "_", program)

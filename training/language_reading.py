@@ -13,11 +13,11 @@ from pathlib import Path
 
 from codevqa.core.text import sentence_case
 from codevqa.miniworld import truth
-from codevqa.miniworld.questions import Item
+from codevqa.miniworld.questions import SceneQuestion
 from codevqa.miniworld.world import COLORS, KINDS, Scene, Thing, sample_scene
 from codevqa.primitives.reading import INSTRUCTION, render_context
 
-from .captions import captions, telling
+from .captions import draw_captions, telling
 from .language_data import EOS, Piece, draw_item
 
 SPATIAL = ("relation", "exist_relation", "which_side", "which_thing", "half", "half_choice", "extreme", "at_corner")
@@ -48,7 +48,7 @@ def _relevant(question: str, thing: Thing) -> float:
     return 4.0 if kind and color else 2.5 if kind else 1.5 if color else 0.3
 
 
-def told(rng: random.Random, scene: Scene, question: str, *, noise: float, wanted: int = 7) -> list[str]:
+def gather_captions(rng: random.Random, scene: Scene, question: str, *, noise: float, wanted: int = 7) -> list[str]:
     """Captions as PnP-VQA gathers them: mostly of what the question speaks of; repeated ones dropped.
 
     Args:
@@ -66,12 +66,12 @@ def told(rng: random.Random, scene: Scene, question: str, *, noise: float, wante
         if len(source.things) == len(weights):
             size = rng.choice((1, 1, 2, 2, 3, len(weights)))
             focus = set(rng.choices(range(len(weights)), weights, k=min(size, len(weights))))
-        return captions(source, rng, 1, focus)[0]
+        return draw_captions(source, rng, 1, focus)[0]
 
-    return distinct((caption() for _ in range(wanted + 4)), wanted)
+    return keep_distinct((caption() for _ in range(wanted + 4)), wanted)
 
 
-Reading = tuple[list[list[str]], str, str]
+CaptionReading = tuple[list[list[str]], str, str]
 """Captions of each picture, question, answer."""
 
 
@@ -80,19 +80,19 @@ def _rare(rng: random.Random, answer: str) -> bool:
     return (answer == "no" and rng.random() < 0.3) or (answer in ("0", "none") and rng.random() < 0.6)
 
 
-def queries(item: Item, scenes: Sequence[Scene]) -> list[tuple[Scene, str, str]]:
+def queries(item: SceneQuestion, scenes: Sequence[Scene]) -> list[tuple[Scene, str, str]]:
     """What a question's program asks, in order: each time the picture, the text and the true answer."""
     calls: list[tuple[Scene, str, str]] = []
 
     def note(scene: Scene, question: str) -> str:
-        calls.append((scene, question, truth.query(scene, question)))
+        calls.append((scene, question, truth.query_truth(scene, question)))
         return calls[-1][2]
 
     truth.run_program(item.program, scenes, item.form, query_with=note)
     return calls
 
 
-def elementary(rng: random.Random) -> tuple[Scene, str, str]:
+def draw_elementary(rng: random.Random) -> tuple[Scene, str, str]:
     """A question that a program asks, with its picture and true answer."""
     while True:
         scenes, item = draw_item(rng, rng.choice(("image", "set")))
@@ -103,40 +103,40 @@ def elementary(rng: random.Random) -> tuple[Scene, str, str]:
                 return query
 
 
-def listing(rng: random.Random) -> tuple[Scene, str, str]:
-    """As ``elementary``, of a kind that programs ask once for every color: one wrong answer spoils theirs."""
+def draw_listing(rng: random.Random) -> tuple[Scene, str, str]:
+    """As ``draw_elementary``, of a kind that programs ask once for every color: one wrong answer spoils theirs."""
     scene = sample_scene(rng, style="plain", min_things=3)
     text = f"What are the {rng.choice((rng.choice(scene.things).color, rng.choice(COLORS)))} objects?"
-    return scene, text, truth.query(scene, text)
+    return scene, text, truth.query_truth(scene, text)
 
 
 @dataclass(frozen=True)
-class Question:
+class ReadingQuestion:
     """A question of the reader with the scenes it is about."""
 
     scenes: tuple[Scene, ...]
     form: str
     text: str
     answer: str
-    told: tuple[tuple[str, ...], ...] = ()
+    model_captions: tuple[tuple[str, ...], ...] = ()
     """Captions of each scene by the trained captioner, more than are read; empty for made ones."""
     enough: tuple[tuple[str, ...], ...] = ()
     """Made captions of each scene that together tell the answer; may be empty."""
 
 
-def draw_question(rng: random.Random) -> Question:
+def draw_question(rng: random.Random) -> ReadingQuestion:
     """A question that a program asks, or a whole one as the baseline reads it."""
     chance = rng.random()
     if chance < 0.42:
-        scene, text, answer = elementary(rng) if chance < 0.32 else listing(rng)
-        return _with_enough(rng, Question((scene,), "image", text, answer), text)
+        scene, text, answer = draw_elementary(rng) if chance < 0.32 else draw_listing(rng)
+        return _with_enough(rng, ReadingQuestion((scene,), "image", text, answer), text)
     # Whole questions are what the baseline reads; it is to be as good at them as at the single ones.
     form = "image" if chance < 0.7 else "set"
     scenes, item = draw_item(rng, form, kinds=SPATIAL if chance < 0.56 else ())
-    return _with_enough(rng, Question(tuple(scenes), form, item.question, item.answer), item.program)
+    return _with_enough(rng, ReadingQuestion(tuple(scenes), form, item.question, item.answer), item.program)
 
 
-def _with_enough(rng: random.Random, question: Question, program: str) -> Question:
+def _with_enough(rng: random.Random, question: ReadingQuestion, program: str) -> ReadingQuestion:
     """Adds captions that tell the answer, now and then."""
     if rng.random() < 0.4:
         return question
@@ -145,17 +145,17 @@ def _with_enough(rng: random.Random, question: Question, program: str) -> Questi
     return replace(question, enough=enough) if len(enough) == len(descriptions) else question
 
 
-def read_question(rng: random.Random, question: Question) -> Reading:
+def read_question(rng: random.Random, question: ReadingQuestion) -> CaptionReading:
     """Captions for a question, drawn anew."""
     noise = rng.choice((0.0, 0.0, 0.05, 0.12, 0.2))
     wanted = rng.choice((3, 5, 7, 7, 7, 7, 10))
-    if question.told:
-        contexts = [distinct(rng.sample(draws, len(draws)), wanted) for draws in question.told]
+    if question.model_captions:
+        contexts = [keep_distinct(rng.sample(draws, len(draws)), wanted) for draws in question.model_captions]
     elif question.enough and rng.random() < 0.6:
         contexts = [rng.sample(group, len(group)) for group in question.enough]
     else:
-        contexts = [told(rng, scene, question.text, noise=noise, wanted=wanted) for scene in question.scenes]
-    if rng.random() < 0.02 and not question.told:
+        contexts = [gather_captions(rng, scene, question.text, noise=noise, wanted=wanted) for scene in question.scenes]
+    if rng.random() < 0.02 and not question.model_captions:
         shown = "What does the picture show?" if question.form == "image" else "What do the images show?"
         return contexts, shown, contexts[0][0]
     text = question.text
@@ -164,7 +164,7 @@ def read_question(rng: random.Random, question: Question) -> Reading:
     return contexts, text, question.answer
 
 
-def distinct(draws: Iterable[str], wanted: int) -> list[str]:
+def keep_distinct(draws: Iterable[str], wanted: int) -> list[str]:
     """Keeps captions as PnP-VQA does: none that an earlier one contains."""
     kept: list[str] = []
     for caption in draws:
@@ -175,11 +175,11 @@ def distinct(draws: Iterable[str], wanted: int) -> list[str]:
     return kept
 
 
-def load_questions(path: Path) -> list[Question]:
+def load_questions(path: Path) -> list[ReadingQuestion]:
     """Reads what ``training.language_captions`` wrote."""
     rows = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
     return [
-        Question((), row["form"], row["text"], row["answer"], tuple(tuple(draws) for draws in row["told"]))
+        ReadingQuestion((), row["form"], row["text"], row["answer"], tuple(tuple(draws) for draws in row["told"]))
         for row in rows
     ]
 
@@ -197,8 +197,8 @@ class ReadingPool:
         real: Questions with captions of the trained captioner; a share ``REAL`` of the readings.
     """
 
-    def __init__(self, rng: random.Random, size: int, real: Sequence[Question] = ()) -> None:
-        self.questions: dict[str, list[Question]] = {"image": [], "set": []}
+    def __init__(self, rng: random.Random, size: int, real: Sequence[ReadingQuestion] = ()) -> None:
+        self.questions: dict[str, list[ReadingQuestion]] = {"image": [], "set": []}
         self.real = {form: [question for question in real if question.form == form] for form in ("image", "set")}
         for _ in range(size):
             self._add(rng)
@@ -222,7 +222,7 @@ class ReadingPool:
         return reading_text(form, blocks)
 
 
-def reading_text(form: str, blocks: Sequence[Reading]) -> list[Piece]:
+def reading_text(form: str, blocks: Sequence[CaptionReading]) -> list[Piece]:
     """The prompt of ``codevqa.primitives.pnpvqa.render_reading``, every answer learnt."""
     pieces = [Piece(f"{INSTRUCTION}\n===\n", False)]
     for number, (contexts, question, answer) in enumerate(blocks):

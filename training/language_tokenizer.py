@@ -12,10 +12,10 @@ import re
 from collections import Counter
 from typing import Any
 
-from codevqa.miniworld.world import COLORS, KINDS, SIZES, plural
+from codevqa.miniworld.world import COLORS, KINDS, SIZES, pluralize
 from codevqa.primitives.reading import INSTRUCTION
 
-from .captions import captions
+from .captions import draw_captions
 from .language_data import EOS, bank, draw_item, preamble, program_text
 from .language_words import GENERAL
 
@@ -77,30 +77,30 @@ IDIOMS = (
 _WORD = re.compile(r" ?[A-Za-z]+")
 
 
-def vocabulary(rng: random.Random, questions: int) -> list[str]:
+def common_words(rng: random.Random, questions: int) -> list[str]:
     """Whole words, with or without a space before them, that the texts use."""
     seen: Counter[str] = Counter()
     for _ in range(questions):
         form = rng.choice(("image", "set"))
         scenes, item = draw_item(rng, form)
         text = "".join(piece.text for piece in program_text("", [], item))
-        sentences = " ".join(caption[:1].upper() + caption[1:] + "." for caption in captions(scenes[0], rng, 2))
+        sentences = " ".join(caption[:1].upper() + caption[1:] + "." for caption in draw_captions(scenes[0], rng, 2))
         seen.update(_WORD.findall(f"{text}\n{sentences}\nQ: {item.question} {sentences}"))
     texts = [preamble(), *(example.program for form in ("image", "set") for example in bank(form))]
     for text in (*texts, *(re.sub(r"\{.\}", "", template) for template in GENERAL)):
         seen.update(dict.fromkeys(_WORD.findall(text), 5))
-    for word in (*KINDS, *map(plural, KINDS), *COLORS, *SIZES, "yes", "no"):
+    for word in (*KINDS, *map(pluralize, KINDS), *COLORS, *SIZES, "yes", "no"):
         seen.update({word: 5, f" {word}": 5})
     return sorted(word for word, count in seen.items() if count >= 3 and word.strip())
 
 
-def build(questions: int = 3000) -> Any:
+def build_language_tokenizer(questions: int = 3000) -> Any:
     """Builds the tokenizer as transformers loads it, with the words of so many texts."""
     from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers
     from transformers import PreTrainedTokenizerFast
 
     alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
-    words = [word.replace(" ", "Ġ") for word in vocabulary(random.Random(0), questions)]
+    words = [word.replace(" ", "Ġ") for word in common_words(random.Random(0), questions)]
     ids = {token: place for place, token in enumerate(dict.fromkeys([PAD, EOS, *alphabet, *words]))}
     tokenizer = Tokenizer(models.BPE(vocab=ids, merges=[], ignore_merges=True))
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence(

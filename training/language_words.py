@@ -12,8 +12,8 @@ from dataclasses import replace
 from typing import Literal
 
 from codevqa.core.question_kind import is_statement
-from codevqa.miniworld.questions import Item
-from codevqa.miniworld.world import COLORS, KINDS, plural
+from codevqa.miniworld.questions import SceneQuestion
+from codevqa.miniworld.world import COLORS, KINDS, pluralize
 
 NOUNS: tuple[str, ...] = tuple(
     """
@@ -85,14 +85,14 @@ def made_up(rng: random.Random) -> str:
     return word + (rng.choice(_CONSONANTS) if rng.random() < 0.7 or len(word) < 4 else "")
 
 
-def noun(rng: random.Random) -> tuple[str, str]:
+def draw_noun(rng: random.Random) -> tuple[str, str]:
     """Any noun, with its plural."""
     chance = rng.random()
     if chance < 0.5:
         word = rng.choice(NOUNS)
-        return word, IRREGULAR.get(word, plural(word))
+        return word, IRREGULAR.get(word, pluralize(word))
     word = rng.choice(COMPOUNDS) if chance < 0.6 else made_up(rng)
-    return word, plural(word)
+    return word, pluralize(word)
 
 
 def adjective(rng: random.Random, color: bool) -> str:
@@ -121,14 +121,14 @@ def replace_words(text: str, words: Mapping[str, str]) -> str:
     return changed[:1].upper() + changed[1:] if text[:1].isupper() else changed
 
 
-def rename(rng: random.Random, item: Item, *, nouns: float = 0.7, adjectives: float = 0.35) -> Item:
+def rename(rng: random.Random, item: SceneQuestion, *, nouns: float = 0.7, adjectives: float = 0.35) -> SceneQuestion:
     """Exchanges each kind and color of an item with some chance, alike in question, program and answer."""
     asked, used = (set(re.findall(r"[a-z]+", text.lower())) for text in (item.question, item.question + item.program))
     words: dict[str, str] = {}
     for kind in KINDS:
-        many = plural(kind)
+        many = pluralize(kind)
         if (kind in asked or many in asked) and rng.random() < nouns:
-            singular, more = noun(rng)
+            singular, more = draw_noun(rng)
             if singular in words.values() or singular in used:
                 continue
             words |= {many: more, kind: singular}
@@ -169,10 +169,10 @@ _OPENINGS = (
 )  # fmt: skip
 
 
-def reword(rng: random.Random, item: Item) -> Item:
+def reword(rng: random.Random, item: SceneQuestion) -> SceneQuestion:
     """Says a question a little differently; its program stays."""
     if rng.random() < 0.4:
-        item = _unnamed(item)
+        item = _drop_kind(item)
     question = item.question
     if rng.random() < 0.3:
         question = _called_otherwise(rng, question, item.program)
@@ -212,10 +212,10 @@ def reword(rng: random.Random, item: Item) -> Item:
 def _called_otherwise(rng: random.Random, question: str, program: str) -> str:
     """Calls a kind by another of its names; one that may be the answer keeps its own."""
     kinds = [kind for kind in OTHER_NAMES if re.search(rf"\b{kind}(?:es|s)?\b", question.lower())]
-    kinds = [kind for kind in kinds if f'"{kind}"' not in program and f'"{plural(kind)}"' not in program]
+    kinds = [kind for kind in kinds if f'"{kind}"' not in program and f'"{pluralize(kind)}"' not in program]
     for kind in kinds[:2]:
         name = rng.choice(OTHER_NAMES[kind])
-        question = replace_words(question, {plural(kind): plural(name), kind: name})
+        question = replace_words(question, {pluralize(kind): pluralize(name), kind: name})
     return question
 
 
@@ -223,7 +223,7 @@ _SOME = re.compile(r"\b([Aa])n? (\w+) (thing|object|item|shape)\b")
 _ANY = re.compile(r"\b(?:are there (?:any )?)(\w+) (thing|object|item|shape)s\b", re.IGNORECASE)
 
 
-def _unnamed(item: Item) -> Item:
+def _drop_kind(item: SceneQuestion) -> SceneQuestion:
     """Says "something red" for a red thing of any kind; its program calls it an object."""
     single, several = _SOME.search(item.question), _ANY.search(item.question)
     if single and single[2] != "same":
@@ -252,7 +252,7 @@ _SPELLED = tuple(
 """Words that people misspell; the program has them right."""
 
 
-def misspell(rng: random.Random, item: Item) -> Item:
+def misspell(rng: random.Random, item: SceneQuestion) -> SceneQuestion:
     """Misspells one or two words of a question that every training text knows; its program keeps them right."""
     present = [word for word in dict.fromkeys(re.findall(r"[a-z]+", item.question)) if word in _SPELLED]
     question = item.question
@@ -274,22 +274,22 @@ def _slip(rng: random.Random, word: str) -> str:
     )
 
 
-def general(rng: random.Random, form: str) -> Item:
+def general(rng: random.Random, form: str) -> SceneQuestion:
     """A question of no known family: its program passes it on."""
     template = rng.choice(GENERAL)
-    text = articles(template.format(n=noun(rng)[0], m=noun(rng)[0], a=adjective(rng, False)))
+    text = articles(template.format(n=draw_noun(rng)[0], m=draw_noun(rng)[0], a=adjective(rng, False)))
     question = text[:1].upper() + text[1:]
     if rng.random() < 0.2:
-        return _shown(rng, form)
+        return _ask_what_is_shown(rng, form)
     picture = "img" if form == "image" else "images[0]"
     program = f'answer = query({picture}, "{question}")'
-    return Item(question, "", program, "general", "image" if form == "image" else "set", "general.0")
+    return SceneQuestion(question, "", program, "general", "image" if form == "image" else "set", "general.0")
 
 
 _PLACES = (("the first {}", 0), ("the second {}", 1), ("the last {}", -1), ("{} 1", 0), ("{} 2", 1), ("{} 3", 2))
 
 
-def _shown(rng: random.Random, form: str) -> Item:
+def _ask_what_is_shown(rng: random.Random, form: str) -> SceneQuestion:
     """Asks what a picture shows."""
     noun = rng.choice(("picture", "image"))
     name, place = rng.choice(_PLACES) if form == "set" else ("the {}", 0)
@@ -301,4 +301,4 @@ def _shown(rng: random.Random, form: str) -> Item:
     program = f'answer = query({picture}, "What does the picture show?")'
     question = text.format(name)
     shape: Literal["image", "set"] = "image" if form == "image" else "set"
-    return Item(question[:1].upper() + question[1:], "", program, "general", shape, "general.1")
+    return SceneQuestion(question[:1].upper() + question[1:], "", program, "general", shape, "general.1")

@@ -17,7 +17,7 @@ from typing import Any
 
 import torch
 
-from codevqa.miniworld.questions import Item
+from codevqa.miniworld.questions import SceneQuestion
 
 from .language_data import draw_item
 from .language_words import general, rename, reword
@@ -25,7 +25,7 @@ from .language_words import general, rename, reword
 WIDTH, BATCH, STEPS, QUESTIONS = 96, 192, 1500, 16_000
 
 
-def shape(item: Item) -> str:
+def question_shape(item: SceneQuestion) -> str:
     """What a program is but for its words: texts and numbers blanked, kinds of query kept apart."""
     asked = re.findall(r'query\([^"]*"((?:How many|What color|What size|What is|Is there|Are all)?)', item.program)
     touch = " touch" if "touch" in item.program else ""
@@ -33,7 +33,7 @@ def shape(item: Item) -> str:
     return re.sub(r'"[^"]*"|\b\d+\b', "_", item.program) + "|".join(asked) + touch + tower
 
 
-def draw(rng: random.Random, count: int) -> dict[str, list[str]]:
+def draw_by_shape(rng: random.Random, count: int) -> dict[str, list[str]]:
     """Questions by shape of program."""
     by_shape: dict[str, list[str]] = defaultdict(list)
     for _ in range(count):
@@ -43,12 +43,12 @@ def draw(rng: random.Random, count: int) -> dict[str, list[str]]:
             item = rename(rng, item)
         if rng.random() < 0.3 and item.type != "general":
             item = reword(rng, item)
-        key = f"{form} general" if item.type == "general" else f"{form} {shape(item)}"
+        key = f"{form} general" if item.type == "general" else f"{form} {question_shape(item)}"
         by_shape[key].append(item.question)
     return {key: questions for key, questions in by_shape.items() if len(questions) > 3}
 
 
-def build(tokenizer: Any) -> Any:
+def build_retriever(tokenizer: Any) -> Any:
     """The model with random vectors."""
     from sentence_transformers import SentenceTransformer
     from sentence_transformers.sentence_transformer.modules import Normalize, StaticEmbedding
@@ -57,7 +57,7 @@ def build(tokenizer: Any) -> Any:
     return SentenceTransformer(modules=[module, Normalize()], device="cpu")
 
 
-def train(model: Any, questions: dict[str, list[str]]) -> float:
+def train_retriever(model: Any, questions: dict[str, list[str]]) -> float:
     """Contrastive training over pairs of one shape, other shapes being negatives; returns the last loss."""
     rng = random.Random(2)
     module = model[0]
@@ -92,9 +92,9 @@ def main() -> None:
     from transformers import PreTrainedTokenizerFast
 
     torch.manual_seed(0)
-    model = build(PreTrainedTokenizerFast.from_pretrained(options.tokenizer))
-    questions = draw(random.Random(1), QUESTIONS)
-    loss = train(model, questions)
+    model = build_retriever(PreTrainedTokenizerFast.from_pretrained(options.tokenizer))
+    questions = draw_by_shape(random.Random(1), QUESTIONS)
+    loss = train_retriever(model, questions)
     print(f"{len(questions)} shapes, loss {loss:.3f}", flush=True)
     model.save_pretrained(str(options.out), create_model_card=False)
 

@@ -22,7 +22,7 @@ from torch import Tensor
 from torch.utils.data import DataLoader
 
 from .vision_data import CAPTIONS, PATCHES, Batch, Batches
-from .vision_model import Pair, export, restore, save
+from .vision_model import Pair, export_pair, restore, save_pair
 from .vision_words import PAD
 
 PROMPT_TOKENS = 4
@@ -43,9 +43,9 @@ def losses(pair: Pair, batch: Batch, mapped: float) -> tuple[Tensor, Tensor]:
     texts = batch["itm"]
     hidden = pair.read(texts.flatten(0, 1), seen.repeat_interleave(texts.shape[1], 0))
     itm = F.cross_entropy(pair.matcher.itm_head(hidden[:, 0]).float(), batch["match"].flatten())
-    itc = _contrast(pair, batch, seen)
+    itc = _contrast_loss(pair, batch, seen)
 
-    patches = _choose(pair.relevance(batch["query"], seen), batch["coverage"], mapped)
+    patches = _choose_patches(pair.relevance(batch["query"], seen), batch["coverage"], mapped)
     captions = batch["captions"]
     whole = _caption(pair, captions[:, CAPTIONS], seen)
     chosen = (patches + 1)[:, :, None].expand(-1, -1, seen.shape[-1])  # row 0 is CLS
@@ -54,7 +54,7 @@ def losses(pair: Pair, batch: Batch, mapped: float) -> tuple[Tensor, Tensor]:
     return loss, torch.stack([itm, itc, whole, part]).detach()
 
 
-def _contrast(pair: Pair, batch: Batch, seen: Tensor) -> Tensor:
+def _contrast_loss(pair: Pair, batch: Batch, seen: Tensor) -> Tensor:
     matcher = pair.matcher
     text = F.normalize(matcher.text_proj(pair.read(batch["contrast"], None)[:, 0]).float(), dim=-1)
     picture = F.normalize(matcher.vision_proj(seen[:, 0]).float(), dim=-1)
@@ -79,7 +79,7 @@ def true_of(batch: Batch) -> Tensor:
     return true
 
 
-def _choose(relevance: Tensor, coverage: Tensor, mapped: float) -> Tensor:
+def _choose_patches(relevance: Tensor, coverage: Tensor, mapped: float) -> Tensor:
     """Patches of each caption, (rows * CAPTIONS, PATCHES), sorted, drawn without replacement."""
     own = relevance / relevance.sum(1, keepdim=True).clamp(min=1e-12)
     around = coverage / coverage.sum(1, keepdim=True).clamp(min=1e-12)
@@ -96,7 +96,7 @@ def _caption(pair: Pair, ids: Tensor, seen: Tensor) -> Tensor:
     return F.cross_entropy(logits, ids[:, PROMPT_TOKENS:].flatten(), ignore_index=PAD)
 
 
-def train(pair: Pair, options: argparse.Namespace, device: torch.device) -> None:
+def train_pair(pair: Pair, options: argparse.Namespace, device: torch.device) -> None:
     """Trains for the steps planned, reporting as it goes."""
     gpu = device.type == "cuda"
     named = list(pair.named_parameters())
@@ -141,14 +141,14 @@ def main() -> None:
     torch.manual_seed(options.seed)
     pair = restore(options.resume) if options.resume else Pair()
     if options.export:
-        export(pair, options.export)
+        export_pair(pair, options.export)
         return
     if options.smoke:
         options.steps = 2
     device = torch.device("cuda" if torch.cuda.is_available() and not options.smoke else "cpu")
     torch.backends.cuda.matmul.allow_tf32 = True
-    train(pair.to(device), options, device)
-    save(pair, options.out)
+    train_pair(pair.to(device), options, device)
+    save_pair(pair, options.out)
 
 
 if __name__ == "__main__":

@@ -11,12 +11,12 @@ import torch
 from torch.utils.data import IterableDataset, get_worker_info
 
 from codevqa.miniworld.phrases import Phrase
-from codevqa.miniworld.world import CANVAS, COLORS, KINDS, MOST_THINGS, SIZES, Scene, Thing, draw, sample_scene
+from codevqa.miniworld.world import CANVAS, COLORS, KINDS, MOST_THINGS, SIZES, Scene, Thing, draw_scene, sample_scene
 
-from .captions import captions
-from .vision_texts import contrast, in_question, matching, query
-from .vision_twins import crowded, twin
-from .vision_words import CLS, DEC, ENC, SEP, pieces
+from .captions import draw_captions
+from .vision_texts import draw_contrast, draw_query, in_question, matching
+from .vision_twins import crowd_scene, twin
+from .vision_words import CLS, DEC, ENC, SEP, text_ids
 
 Batch: TypeAlias = "dict[str, torch.Tensor]"
 
@@ -94,7 +94,7 @@ class Batches(IterableDataset):  # type: ignore[type-arg]
         rng = self.rng
         chance = rng.random()
         if chance < CROWDED:
-            scene = crowded(rng, sample_scene(rng, min_things=3, max_things=8))
+            scene = crowd_scene(rng, sample_scene(rng, min_things=3, max_things=8))
         else:
             scene = sample_scene(rng, max_things=6 if rng.random() < 0.6 else 8)
         if rng.random() > TWINNED:
@@ -103,33 +103,33 @@ class Batches(IterableDataset):  # type: ignore[type-arg]
 
     def _fill(self, arrays: dict[str, np.ndarray], row: int, scene: Scene, twins: Sequence[Scene]) -> None:
         rng = self.rng
-        arrays["pixels"][row] = np.asarray(draw(scene))
+        arrays["pixels"][row] = np.asarray(draw_scene(scene))
         texts, labels = matching(rng, scene, PAIRS)
         for place, (text, label) in enumerate(zip(texts, labels, strict=True)):
-            self._put(arrays["itm"][row, place], ENC, text)
+            self._write_ids(arrays["itm"][row, place], ENC, text)
             arrays["match"][row, place] = int(label)
         # A question about things that are not there still shows some patches: the captions then speak of anything.
-        question = texts[1] if rng.random() < 0.12 else query(rng, scene)
+        question = texts[1] if rng.random() < 0.12 else draw_query(rng, scene)
         focus = in_question(scene, question)
-        self._put(arrays["query"][row], ENC, question)
+        self._write_ids(arrays["query"][row], ENC, question)
         arrays["coverage"][row] = coverage(scene, focus).reshape(-1)
-        descriptions = captions(scene, rng, CAPTIONS, focus) + captions(scene, rng, 1)
+        descriptions = draw_captions(scene, rng, CAPTIONS, focus) + draw_captions(scene, rng, 1)
         for place, text in enumerate(descriptions):
-            self._put(arrays["captions"][row, place], DEC, PROMPT + text)
-        pair = contrast(rng, scene, twins)
-        self._put(arrays["contrast"][row], CLS, pair.text)
+            self._write_ids(arrays["captions"][row, place], DEC, PROMPT + text)
+        pair = draw_contrast(rng, scene, twins)
+        self._write_ids(arrays["contrast"][row], CLS, pair.text)
         for place, (what, bounds) in enumerate(zip(pair.things, pair.bounds, strict=True)):
-            arrays["specs"][row, place] = _look(what)
+            arrays["specs"][row, place] = _look_indices(what)
             arrays["bounds"][row, place] = bounds
         for place, thing in enumerate(scene.things):
-            arrays["things"][row, place] = _look(thing)
+            arrays["things"][row, place] = _look_indices(thing)
 
-    def _put(self, row: np.ndarray, first: int, text: str) -> None:
-        ids = [first, *pieces(text)[: TEXT_LENGTH - 2], SEP]
+    def _write_ids(self, row: np.ndarray, first: int, text: str) -> None:
+        ids = [first, *text_ids(text)[: TEXT_LENGTH - 2], SEP]
         row[: len(ids)] = ids
 
 
-def _look(what: Thing | Phrase) -> tuple[int, int, int]:
+def _look_indices(what: Thing | Phrase) -> tuple[int, int, int]:
     """Kind, color and size by their places; -1 for any."""
     pairs = ((KINDS, what.kind), (COLORS, what.color), (SIZES, what.size))
     kind, color, size = (names.index(name) if name else -1 for names, name in pairs)

@@ -17,7 +17,7 @@ from transformers.models.blip.image_processing_pil_blip import BlipImageProcesso
 
 from codevqa.miniworld.world import CANVAS
 
-from .vision_words import DEC, PAD, SEP, words
+from .vision_words import DEC, PAD, SEP, all_tokens
 
 WIDTH = 192
 BLOCK = 2
@@ -26,10 +26,10 @@ PARTS = ("matcher", "captioner")
 FILE = "weights.safetensors"
 
 
-def configuration() -> BlipConfig:
+def blip_config() -> BlipConfig:
     """Sizes of both networks: 5.2 million parameters each."""
     text = {
-        "vocab_size": len(words()),
+        "vocab_size": len(all_tokens()),
         "hidden_size": WIDTH,
         "encoder_hidden_size": WIDTH,
         "intermediate_size": 640,
@@ -68,7 +68,7 @@ class Pair(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        config = configuration()
+        config = blip_config()
         self.matcher: Any = BlipForImageTextRetrieval(config)
         self.captioner: Any = BlipForConditionalGeneration(config)
         self.captioner.vision_model = self.matcher.vision_model
@@ -109,23 +109,23 @@ class Pair(nn.Module):
         return total / present.sum(1)
 
 
-def save(pair: Pair, folder: Path) -> None:
+def save_pair(pair: Pair, folder: Path) -> None:
     """Writes both networks for a run that goes on from here."""
     folder.mkdir(parents=True, exist_ok=True)
     save_model(pair, str(folder / FILE))
 
 
 def restore(folder: Path) -> Pair:
-    """Reads what ``save`` wrote."""
+    """Reads what ``save_pair`` wrote."""
     pair = Pair()
     load_model(pair, folder / FILE)
     return pair
 
 
-def export(pair: Pair, folder: Path) -> None:
+def export_pair(pair: Pair, folder: Path) -> None:
     """Writes both networks as the package reads them: half precision, tokenizer and picture settings beside them."""
     tokenizer = BertTokenizer(
-        vocab={word: place for place, word in enumerate(words())}, do_lower_case=True, bos_token="[DEC]"
+        vocab={word: place for place, word in enumerate(all_tokens())}, do_lower_case=True, bos_token="[DEC]"
     )
     tokenizer.add_special_tokens({"additional_special_tokens": ["[ENC]"]})
     tokenizer.model_max_length = 48

@@ -15,10 +15,10 @@ from dataclasses import dataclass, replace
 from codevqa.miniworld import phrases
 from codevqa.miniworld.phrases import Phrase, parse_phrase
 from codevqa.miniworld.questions import TABLE, draft
-from codevqa.miniworld.slots import colors_of, expanded, kinds_of
+from codevqa.miniworld.slots import colors_of, expand_options, kinds_of
 from codevqa.miniworld.world import COLORS, HELD_OUT, SIZES, Scene, Thing
 
-from .captions import NUMBERS, RELATIONS, captions, is_true, related
+from .captions import NUMBERS, RELATIONS, draw_captions, is_related, is_true
 from .vision_twins import twin
 
 GENERIC = tuple(dict.fromkeys(phrases.GENERIC))
@@ -26,35 +26,39 @@ _NOUN = "|".join(sorted(phrases.NOUNS, key=len, reverse=True))
 _MENTION = re.compile(rf"\b(?:(?:{'|'.join(SIZES)}) )?(?:(?:{'|'.join(COLORS)}) )?(?:{_NOUN})\b")
 
 # Wordings: a and b are things, c and d colors, s a size. "[one|another]" is a wording each.
-ONE = expanded("[|||the |the |a picture of |a picture of the ]{a.name}")
-ONE += expanded("[||a picture of |there is |is there |is there |is there |does the picture show |do you see ]{a.one}")
-ONE += expanded("[|there are |are there any |what is the number of ]{a.many}")
-HOW_MANY = expanded("how many {a.many} [are there|are there|are there|are in the picture|can you see]")
+ONE = expand_options("[|||the |the |a picture of |a picture of the ]{a.name}")
+ONE += expand_options(
+    "[||a picture of |there is |is there |is there |is there |does the picture show |do you see ]{a.one}"
+)
+ONE += expand_options("[|there are |are there any |what is the number of ]{a.many}")
+HOW_MANY = expand_options("how many {a.many} [are there|are there|are there|are in the picture|can you see]")
 ONE += [*HOW_MANY, "how many {a.many} are touching the wall"]
-ONE += expanded("[where is|what is to the left of|what is to the right of|what is above|what is below] the {a.name}")
-ONE += expanded("is the {a.name} [on the left|on the right side of the picture|at the top or at the bottom]")
-ONE += expanded("[what is next to|what color is the thing above|which object is to the left of] the {a.name}")
-ONE += expanded("[is the {a.name}|is there {a.one}|are all {a.many}] touching the [wall|wall|bottom]")
-NO_COLOR = expanded("[what|what|what|which] color is the {a.name}")
-NO_COLOR += expanded(
+ONE += expand_options(
+    "[where is|what is to the left of|what is to the right of|what is above|what is below] the {a.name}"
+)
+ONE += expand_options("is the {a.name} [on the left|on the right side of the picture|at the top or at the bottom]")
+ONE += expand_options("[what is next to|what color is the thing above|which object is to the left of] the {a.name}")
+ONE += expand_options("[is the {a.name}|is there {a.one}|are all {a.many}] touching the [wall|wall|bottom]")
+NO_COLOR = expand_options("[what|what|what|which] color is the {a.name}")
+NO_COLOR += expand_options(
     "[what is the color of the {a.name}|what color does the {a.name} have|what color are the {a.many}]"
 )
-NO_COLOR += [*expanded("[is the {a.name}|are the {a.many}|are all {a.many}] {c}"), "is the {a.name} {c} or {d}"]
-NO_SIZE = [*expanded("[what size|how big|how large] is the {a.name}"), "is the {a.name} {s}"]
-NO_NOUN = expanded("[what is|what is|what shape is|what kind of thing is] the {a.name}")
-TWO = expanded("[|a picture of |is there ]{a.one} and {b.one}")
-TWO += expanded("[{a.name} and {b.name}|the {a.name} and the {b.name}]")
-TWO += expanded("[are there|are there both] {a.many} and {b.many}")
-TWO += expanded("is the {a.name} [to the left of|to the right of|above|below|left or right of] the {b.name}")
-TWO += expanded("are the {a.name} and the {b.name} the same [color|size]")
-TWO += expanded("[are there more {a.many} than {b.many}|how many {a.many} and {b.many} are there in total]")
-TOWER = expanded("how many blocks [does the tower have|are there in the tower]")
-TOWER += expanded("what color is [the block at the top|the base|the block at the base] of the tower")
-TOWER += expanded("is there a [tower|tower with a {c} block on top|tower with a {c} block at the base]")
+NO_COLOR += [*expand_options("[is the {a.name}|are the {a.many}|are all {a.many}] {c}"), "is the {a.name} {c} or {d}"]
+NO_SIZE = [*expand_options("[what size|how big|how large] is the {a.name}"), "is the {a.name} {s}"]
+NO_NOUN = expand_options("[what is|what is|what shape is|what kind of thing is] the {a.name}")
+TWO = expand_options("[|a picture of |is there ]{a.one} and {b.one}")
+TWO += expand_options("[{a.name} and {b.name}|the {a.name} and the {b.name}]")
+TWO += expand_options("[are there|are there both] {a.many} and {b.many}")
+TWO += expand_options("is the {a.name} [to the left of|to the right of|above|below|left or right of] the {b.name}")
+TWO += expand_options("are the {a.name} and the {b.name} the same [color|size]")
+TWO += expand_options("[are there more {a.many} than {b.many}|how many {a.many} and {b.many} are there in total]")
+TOWER = expand_options("how many blocks [does the tower have|are there in the tower]")
+TOWER += expand_options("what color is [the block at the top|the base|the block at the base] of the tower")
+TOWER += expand_options("is there a [tower|tower with a {c} block on top|tower with a {c} block at the base]")
 TOWER += ["is there a {c} block above a {d} block", "what color is the block on top"]
-ALL = expanded("how many [objects|things|items|shapes] are there")
-ALL += expanded("[what is in the picture|what objects are there|what color are the objects|what is in the box]")
-ALL += expanded("are [all objects {c}|there only {c} objects]")
+ALL = expand_options("how many [objects|things|items|shapes] are there")
+ALL += expand_options("[what is in the picture|what objects are there|what color are the objects|what is in the box]")
+ALL += expand_options("are [all objects {c}|there only {c} objects]")
 
 
 def mentions(text: str) -> list[Phrase]:
@@ -74,7 +78,7 @@ def in_question(scene: Scene, text: str) -> list[int]:
     return places or list(range(len(scene.things)))
 
 
-def described(rng: random.Random, scene: Scene, thing: Thing) -> Phrase:
+def describe_thing(rng: random.Random, scene: Scene, thing: Thing) -> Phrase:
     """Describes a thing by some of its words."""
     noun = "block" if scene.tower and rng.random() < 0.6 else ""
     color = thing.color if rng.random() < 0.75 else None
@@ -110,37 +114,37 @@ def one_text(rng: random.Random, what: Phrase) -> str:
         what, form = replace(what, size=None), rng.choice(NO_SIZE)
     elif chance < 0.36 and what.color:
         what, form = replace(what, kind=None, noun=rng.choice(GENERIC)), rng.choice(NO_NOUN)
-    return _fill(rng, form, what)
+    return _fill_form(rng, form, what)
 
 
-def _fill(rng: random.Random, form: str, what: Phrase, other: Phrase | None = None) -> str:
+def _fill_form(rng: random.Random, form: str, what: Phrase, other: Phrase | None = None) -> str:
     c, d = rng.sample(COLORS, 2)
     return form.format(a=what, b=other, c=c, d=d, s=rng.choice(SIZES))
 
 
-def _asked(rng: random.Random, scene: Scene) -> str:
+def _typed_question(rng: random.Random, scene: Scene) -> str:
     """A question as people ask it."""
     item = draft(rng, [scene], rng.choice(list(TABLE["image"].values())), "image")
     if item is not None:
         return item.question.lower().rstrip("?.")
-    return one_text(rng, described(rng, scene, rng.choice(scene.things)))
+    return one_text(rng, describe_thing(rng, scene, rng.choice(scene.things)))
 
 
-def query(rng: random.Random, scene: Scene) -> str:
+def draw_query(rng: random.Random, scene: Scene) -> str:
     """A question whose things the scene shows: what the captioner's patches are chosen for."""
     chance = rng.random()
     for _ in range(3):
         if scene.tower and chance < 0.3:
-            text = _fill(rng, rng.choice(TOWER), Phrase())
+            text = _fill_form(rng, rng.choice(TOWER), Phrase())
         elif 0.32 < chance < 0.4:
             text = rng.choice(ALL).format(c=rng.choice(scene.things).color)
         elif chance < 0.4:
             text = rng.choice(HOW_MANY).format(a=_commonest(rng, scene))
         elif chance < 0.7:
-            text = _asked(rng, scene)
+            text = _typed_question(rng, scene)
         else:
             text = _two(rng, scene) if chance < 0.76 and len(scene.things) > 1 else ""
-        text = text or one_text(rng, described(rng, scene, rng.choice(scene.things)))
+        text = text or one_text(rng, describe_thing(rng, scene, rng.choice(scene.things)))
         if shows(scene, text):
             return text
     return one_text(rng, Phrase(rng.choice(scene.things).kind))
@@ -153,17 +157,17 @@ def _commonest(rng: random.Random, scene: Scene) -> Phrase:
 
 
 def _two(rng: random.Random, scene: Scene) -> str:
-    first, second = (described(rng, scene, thing) for thing in rng.sample(scene.things, 2))
-    return _fill(rng, rng.choice(TWO), first, second)
+    first, second = (describe_thing(rng, scene, thing) for thing in rng.sample(scene.things, 2))
+    return _fill_form(rng, rng.choice(TWO), first, second)
 
 
 def statements(rng: random.Random, scene: Scene) -> tuple[str, str] | None:
     """A true caption, and one of a near-twin of the scene that is not true of it."""
     for _ in range(8):
         other = twin(rng, scene)
-        false = captions(other, rng, 1)[0] if other is not None else ""
+        false = draw_captions(other, rng, 1)[0] if other is not None else ""
         if false and is_true(scene, false) is False:
-            return stated(rng, captions(scene, rng, 1)[0]), stated(rng, false)
+            return frame_caption(rng, draw_captions(scene, rng, 1)[0]), frame_caption(rng, false)
     return None
 
 
@@ -181,7 +185,7 @@ def relation_pair(rng: random.Random, scene: Scene) -> tuple[str, str] | None:
     for _ in range(4):
         a, b = rng.sample(scene.things, 2)
         subject, other = (Phrase(thing.kind, thing.color if rng.random() < 0.9 else None) for thing in (a, b))
-        held = [relation for relation in RELATIONS if related(a, relation, b)]
+        held = [relation for relation in RELATIONS if is_related(a, relation, b)]
         if not held or subject == other:
             continue
         relation = rng.choice(held)
@@ -195,13 +199,13 @@ def relation_pair(rng: random.Random, scene: Scene) -> tuple[str, str] | None:
         else:
             continue
         pairs = [(here, there) for here in first.find(scene) for there in second.find(scene) if here is not there]
-        if not any(related(here, word, there) for here, there in pairs):
+        if not any(is_related(here, word, there) for here, there in pairs):
             right, false = f"{subject.one} {relation} {other.one}", f"{first.one} {word} {second.one}"
-            return stated(rng, right), stated(rng, false)
+            return frame_caption(rng, right), frame_caption(rng, false)
     return None
 
 
-def stated(rng: random.Random, text: str) -> str:
+def frame_caption(rng: random.Random, text: str) -> str:
     """Puts a caption into one of several frames."""
     chance = rng.random()
     if chance < 0.2:
@@ -229,8 +233,8 @@ def matching(rng: random.Random, scene: Scene, pairs: int) -> tuple[list[str], l
 
 
 def _one_pair(rng: random.Random, scene: Scene) -> tuple[str, str] | None:
-    right = one_text(rng, described(rng, scene, rng.choice(scene.things)))
-    what = wrong(rng, scene, described(rng, scene, rng.choice(scene.things)))
+    right = one_text(rng, describe_thing(rng, scene, rng.choice(scene.things)))
+    what = wrong(rng, scene, describe_thing(rng, scene, rng.choice(scene.things)))
     false = one_text(rng, what) if what else ""
     return (right, false) if false and shows(scene, right) and not shows(scene, false) else None
 
@@ -238,23 +242,23 @@ def _one_pair(rng: random.Random, scene: Scene) -> tuple[str, str] | None:
 def _two_pair(rng: random.Random, scene: Scene) -> tuple[str, str] | None:
     if len(scene.things) < 2:
         return None
-    first, second = (described(rng, scene, thing) for thing in rng.sample(scene.things, 2))
+    first, second = (describe_thing(rng, scene, thing) for thing in rng.sample(scene.things, 2))
     changed = wrong(rng, scene, first)
     if changed is None:
         return None
-    return _two(rng, scene), _fill(rng, rng.choice(TWO), *rng.sample((changed, second), 2))
+    return _two(rng, scene), _fill_form(rng, rng.choice(TWO), *rng.sample((changed, second), 2))
 
 
 def _asked_pair(rng: random.Random, scene: Scene) -> tuple[str, str] | None:
     by_truth: dict[bool, str] = {}
     for _ in range(6):
-        text = _asked(rng, scene)
+        text = _typed_question(rng, scene)
         by_truth.setdefault(shows(scene, text), text)
     return (by_truth[True], by_truth[False]) if len(by_truth) == 2 else None
 
 
 @dataclass(frozen=True)
-class Contrast:
+class ContrastText:
     """A text for contrast with other pictures: up to two descriptions with how many things must fit each."""
 
     text: str
@@ -267,24 +271,24 @@ class Contrast:
         return all(low <= count <= high for count, (low, high) in zip(counts, self.bounds, strict=True))
 
 
-def contrast(rng: random.Random, scene: Scene, twins: Sequence[Scene] = ()) -> Contrast:
+def draw_contrast(rng: random.Random, scene: Scene, twins: Sequence[Scene] = ()) -> ContrastText:
     """A phrase that is true of this scene and can be checked on any other; false of most of its twins if it can be."""
     changed = [thing for thing in scene.things if any(thing not in other.things for other in twins)]
-    contrasts = [_contrast(rng, scene, changed) for _ in range(3 if twins else 1)]
+    contrasts = [_draw_contrast_text(rng, scene, changed) for _ in range(3 if twins else 1)]
     return min(contrasts, key=lambda candidate: sum(candidate.fits(other) for other in twins))
 
 
-def _contrast(rng: random.Random, scene: Scene, changed: Sequence[Thing]) -> Contrast:
+def _draw_contrast_text(rng: random.Random, scene: Scene, changed: Sequence[Thing]) -> ContrastText:
     thing, two = rng.choice(changed if changed and rng.random() < 0.8 else scene.things), rng.choice(scene.things)
     what = Phrase(thing.kind, thing.color if rng.random() < 0.85 else None, thing.size if rng.random() < 0.15 else None)
     other = Phrase(two.kind, two.color)
     opening, chance = rng.choice(("a picture of ", "a picture of ", "a picture of ", "")), rng.random()
     if chance < 0.25:
         count = what.count(scene)
-        return Contrast(
+        return ContrastText(
             f"{opening}{NUMBERS[count]} {what.many if count > 1 else what.name}", (what,), ((count, count),)
         )
     if chance < 0.5 and other != what:
         joined = rng.choice((f"{what.one} and {other.one}", f"{what.name} and {other.name}"))
-        return Contrast(opening + joined, (what, other), ((1, 9), (1, 9)))
-    return Contrast(opening + rng.choice((what.name, what.one, f"the {what.name}")), (what,), ((1, 9),))
+        return ContrastText(opening + joined, (what, other), ((1, 9), (1, 9)))
+    return ContrastText(opening + rng.choice((what.name, what.one, f"the {what.name}")), (what,), ((1, 9),))

@@ -22,7 +22,7 @@ from codevqa.miniworld.world import (
     SCALE,
     Scene,
     Thing,
-    apart,
+    is_apart,
 )
 
 CHANGES = ("color", "kind", "count", "exchange")
@@ -77,13 +77,13 @@ def _another(rng: random.Random, scene: Scene, thing: Thing) -> Thing | None:
             free = all(max(abs(x - other.x), abs(y - other.y)) >= reach + other.radius for other in scene.things)
         else:
             x, y = (float(rng.randint(round(radius), round(CANVAS - radius))) for _ in range(2))
-            free = all(apart(x, y, radius, other) for other in scene.things)
+            free = all(is_apart(x, y, radius, other) for other in scene.things)
         if free:
             return replace(thing, x=x, y=y)
     return None
 
 
-def crowded(rng: random.Random, scene: Scene) -> Scene:
+def crowd_scene(rng: random.Random, scene: Scene) -> Scene:
     """The scene with two to all of its things alike in kind and mostly in colour, so that there is much to count."""
     if scene.tower or len(scene.things) < 3:
         return scene

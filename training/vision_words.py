@@ -10,7 +10,7 @@ import string
 
 from tokenizers import BertWordPieceTokenizer
 
-from codevqa.miniworld.world import COLORS, KINDS, SIZES, plural
+from codevqa.miniworld.world import COLORS, KINDS, SIZES, pluralize
 
 from .captions import NUMBERS
 
@@ -41,21 +41,21 @@ put positioned arranged ordered order relation relative opposite end ends beginn
 _OTHER = tuple(_OTHER_TEXT.split())
 
 
-def words() -> tuple[str, ...]:
+def all_tokens() -> tuple[str, ...]:
     """All tokens, in the order of their ids."""
     own: list[str] = [*COLORS, *SIZES, *NUMBERS]
     for noun in (*KINDS, *_NOUNS):
-        own += [noun, plural(noun)]
+        own += [noun, pluralize(noun)]
     pieces = [*string.ascii_lowercase, *string.digits]
     rest = dict.fromkeys([*own, *(word for word in _OTHER if word.isalpha())])
     marks = (",", ".", "?", "!", "'", "-", ":", ";", '"', "(", ")", "/")
     return (*SPECIAL, *marks, *pieces, *(f"##{piece}" for piece in pieces), *(word for word in rest if len(word) > 1))
 
 
-_TOKENIZER = BertWordPieceTokenizer({word: place for place, word in enumerate(words())})
+_TOKENIZER = BertWordPieceTokenizer({word: place for place, word in enumerate(all_tokens())})
 
 
-def pieces(text: str) -> list[int]:
+def text_ids(text: str) -> list[int]:
     """Ids of a text without special tokens, as BERT's lower-casing tokenizer gives them."""
     ids: list[int] = _TOKENIZER.encode(text, add_special_tokens=False).ids
     return ids

@@ -37,10 +37,10 @@ from .vlm_data import (
     PAD,
     SHARES,
     Case,
-    Pool,
-    begin,
+    GroupPool,
     build_tokenizer,
     cases,
+    start_drawing,
 )
 
 PATCH = 8
@@ -62,7 +62,7 @@ RATE, WARM_UP = 1.5e-3, 300
 """The highest learning rate, and the steps in which it grows to that."""
 
 
-def configuration(tokenizer: Any) -> Any:
+def network_config(tokenizer: Any) -> Any:
     """Sizes of the network."""
     from transformers import Idefics3Config
 
@@ -110,7 +110,7 @@ class Trainee(nn.Module):
         super().__init__()
         from transformers import Idefics3ForConditionalGeneration
 
-        self.network: Any = Idefics3ForConditionalGeneration(configuration(tokenizer))
+        self.network: Any = Idefics3ForConditionalGeneration(network_config(tokenizer))
         width = self.network.config.text_config.hidden_size
         self.parts = (len(KINDS) + 1, len(COLORS), len(SIZES), 2)
         self.looks = nn.Sequential(nn.LayerNorm(width), nn.Linear(width, sum(self.parts)))
@@ -187,7 +187,7 @@ class Trainee(nn.Module):
         return total
 
 
-def save(trainee: Trainee, tokenizer: Any, folder: Path) -> None:
+def save_checkpoint(trainee: Trainee, tokenizer: Any, folder: Path) -> None:
     """Writes the checkpoint as transformers reads it, in half precision."""
     from transformers import GenerationConfig, Idefics3ForConditionalGeneration, Idefics3Processor
     from transformers.models.idefics3.image_processing_pil_idefics3 import Idefics3ImageProcessorPil
@@ -203,10 +203,10 @@ def save(trainee: Trainee, tokenizer: Any, folder: Path) -> None:
     (folder / "model.safetensors").chmod(0o644)
 
 
-class Feed:
+class BatchFeed:
     """Batches of random groups, gathered by a thread while the network is trained; counts the time spent waiting."""
 
-    def __init__(self, pools: dict[int, Pool], rows: int, device: torch.device, seed: int) -> None:
+    def __init__(self, pools: dict[int, GroupPool], rows: int, device: torch.device, seed: int) -> None:
         self.pools, self.rows, self.device, self.waited = pools, rows, device, 0.0
         self._rng = np.random.default_rng(seed)
         self._queue: queue.Queue[dict[str, Tensor]] = queue.Queue(6)
@@ -232,7 +232,7 @@ class Feed:
         return {name: tensor.to(self.device, non_blocking=True) for name, tensor in batch.items()}
 
 
-def _compiled(trainee: Trainee, feed: Feed, device: torch.device) -> None:
+def _compile_layers(trainee: Trainee, feed: BatchFeed, device: torch.device) -> None:
     """Compiles the layers for each number of pictures; goes on without where that fails."""
     import torch._dynamo
 
@@ -262,7 +262,9 @@ def _loss(trainee: Trainee, batch: dict[str, Tensor], telling: float) -> tuple[T
     return output
 
 
-def train(trainee: Trainee, feed: Feed, tokenizer: Any, options: argparse.Namespace, device: torch.device) -> None:
+def train_vlm(
+    trainee: Trainee, feed: BatchFeed, tokenizer: Any, options: argparse.Namespace, device: torch.device
+) -> None:
     """Trains for the minutes planned, reporting every 20 s and saving every minute."""
     named = list(trainee.named_parameters())
     decayed = [tensor for name, tensor in named if tensor.ndim > 1 and "embed" not in name]
@@ -288,7 +290,7 @@ def train(trainee: Trainee, feed: Feed, tokenizer: Any, options: argparse.Namesp
         if time.perf_counter() - reported > 20:
             answers, captions, cells, right, tellers = (figures / steps).tolist()
             spent = time.perf_counter() - reported
-            picture_count = sum(pool.made * pool.pictures for pool in feed.pools.values())
+            picture_count = sum(pool.groups_drawn * pool.pictures for pool in feed.pools.values())
             captions /= max(tellers, 1e-9)
             print(
                 f"{time.perf_counter() - begun:4.0f} s step {total} answers {answers:.3f} right {right:.3f} "
@@ -299,17 +301,17 @@ def train(trainee: Trainee, feed: Feed, tokenizer: Any, options: argparse.Namesp
             figures.zero_()
             steps, pictures, feed.waited, reported = 0, 0, 0.0, time.perf_counter()
         if time.perf_counter() - saved > 60:
-            save(trainee, tokenizer, options.out)
+            save_checkpoint(trainee, tokenizer, options.out)
             saved = time.perf_counter()
-    save(trainee, tokenizer, options.out)
+    save_checkpoint(trainee, tokenizer, options.out)
 
 
 @torch.inference_mode()
-def answers(folder: Path, asked: list[Case], device: torch.device, batch: int = 64) -> list[str]:
+def answer_cases(folder: Path, asked: list[Case], device: torch.device, batch: int = 64) -> list[str]:
     """What the saved folder answers, loaded and prompted as any other."""
     from transformers import AutoModelForImageTextToText, AutoProcessor
 
-    from codevqa.miniworld.world import draw
+    from codevqa.miniworld.world import draw_scene
 
     processor = AutoProcessor.from_pretrained(folder)
     network = AutoModelForImageTextToText.from_pretrained(folder, dtype=torch.float32).to(device).eval()
@@ -317,9 +319,9 @@ def answers(folder: Path, asked: list[Case], device: torch.device, batch: int = 
     replies = [""] * len(asked)
     for start in range(0, len(order), batch):
         places = order[start : start + batch]
-        shown = [[draw(scene) for scene in asked[place].scenes] for place in places]
+        shown = [[draw_scene(scene) for scene in asked[place].scenes] for place in places]
         prompts = [
-            processor.apply_chat_template([turn(len(pictures), asked[place].question)], add_generation_prompt=True)
+            processor.apply_chat_template([user_turn(len(pictures), asked[place].question)], add_generation_prompt=True)
             for place, pictures in zip(places, shown, strict=True)
         ]
         inputs = processor(text=prompts, images=shown, padding=True, return_tensors="pt").to(device)
@@ -329,18 +331,18 @@ def answers(folder: Path, asked: list[Case], device: torch.device, batch: int = 
     return replies
 
 
-def turn(pictures: int, text: str) -> dict[str, Any]:
+def user_turn(pictures: int, text: str) -> dict[str, Any]:
     """A user's turn as chat templates take it."""
     return {"role": "user", "content": [*({"type": "image"} for _ in range(pictures)), {"type": "text", "text": text}]}
 
 
-def evaluate(folder: Path, count: int, device: torch.device) -> dict[str, dict[str, dict[str, Any]]]:
+def measure_accuracy(folder: Path, count: int, device: torch.device) -> dict[str, dict[str, dict[str, Any]]]:
     """Share of right answers on held-out scenes, by split and then by kind of question and number of pictures."""
     report: dict[str, dict[str, dict[str, Any]]] = {}
     for split in ("test", "test_combinations", "test_wording"):
         asked = cases(count, split)
         hits: dict[str, list[bool]] = defaultdict(list)
-        for case, answer in zip(asked, answers(folder, asked, device), strict=True):
+        for case, answer in zip(asked, answer_cases(folder, asked, device), strict=True):
             form = "image" if len(case.scenes) == 1 else "set"
             for key in ("all", f"pictures {len(case.scenes)}", f"{form}.{case.kind}"):
                 hits[key].append(answer == case.answer)
@@ -350,7 +352,7 @@ def evaluate(folder: Path, count: int, device: torch.device) -> dict[str, dict[s
     return report
 
 
-def show(report: dict[str, dict[str, dict[str, Any]]]) -> None:
+def print_accuracy(report: dict[str, dict[str, dict[str, Any]]]) -> None:
     """Prints the measurement as a table."""
     print(f"{'':24}" + "".join(f"{split:>26}" for split in report))
     for key in sorted({key for rows in report.values() for key in rows}):
@@ -375,8 +377,8 @@ def main() -> None:
     if options.small:
         torch.set_num_threads(1)  # many times faster than several where others run
     slots = {1: 40000, 2: 10000, 3: 10000, 4: 5000, 5: 5000}
-    pools = {pictures: Pool(pictures, count // (50 if options.small else 1)) for pictures, count in slots.items()}
-    workers = begin(pools, options.workers, options.seed)  # before anything touches the GPU
+    pools = {pictures: GroupPool(pictures, count // (50 if options.small else 1)) for pictures, count in slots.items()}
+    workers = start_drawing(pools, options.workers, options.seed)  # before anything touches the GPU
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     torch.backends.cuda.matmul.allow_tf32 = True
     tokenizer = build_tokenizer()
@@ -388,14 +390,14 @@ def main() -> None:
         if not all(process.is_alive() for process in workers):
             raise SystemExit("A process that draws has died.")
         time.sleep(0.2)
-    feed = Feed(pools, ROWS[options.small], device, options.seed)
+    feed = BatchFeed(pools, ROWS[options.small], device, options.seed)
     if device.type == "cuda":
-        _compiled(trainee, feed, device)
-    train(trainee, feed, tokenizer, options, device)
+        _compile_layers(trainee, feed, device)
+    train_vlm(trainee, feed, tokenizer, options, device)
     for process in workers:
         process.terminate()
-    report = evaluate(options.out, options.cases, device)
-    show(report)
+    report = measure_accuracy(options.out, options.cases, device)
+    print_accuracy(report)
     (options.out / "evaluation.json").write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
 
 

@@ -25,16 +25,16 @@ except ImportError:  # a machine that only trains
     sys.modules["pydantic_monty"] = ModuleType("pydantic_monty")
 
 from codevqa.miniworld import truth
-from codevqa.miniworld.export_draw import ask, split_of_world
+from codevqa.miniworld.export_draw import ask_in_split, split_of_world
 from codevqa.miniworld.phrases import Phrase
 from codevqa.miniworld.sets import sample_set
-from codevqa.miniworld.world import CANVAS, COLORS, KINDS, SIZES, Scene, draw, sample_scene
+from codevqa.miniworld.world import CANVAS, COLORS, KINDS, SIZES, Scene, draw_scene, sample_scene
 
-from .captions import captions
+from .captions import draw_captions
 from .language_reading import queries
-from .vision_texts import described, keeps_out, wrong
-from .vision_twins import crowded
-from .vision_words import SPECIAL, words
+from .vision_texts import describe_thing, keeps_out, wrong
+from .vision_twins import crowd_scene
+from .vision_words import SPECIAL, all_tokens
 
 SUFFIX = "\nAnswer the question using a single word or phrase."
 DESCRIBE = "Describe the picture."
@@ -93,7 +93,7 @@ def build_tokenizer() -> Any:
     from transformers import PreTrainedTokenizerFast
 
     own = (PAD, UNK, IMAGE, FAKE, GLOBAL, ANSWER, END)
-    known = dict.fromkeys([*own, *words()[len(SPECIAL) :], "describe", "away"])
+    known = dict.fromkeys([*own, *all_tokens()[len(SPECIAL) :], "describe", "away"])
     tokenizer = Tokenizer(models.WordPiece({word: place for place, word in enumerate(known)}, unk_token=UNK))
     tokenizer.normalizer = normalizers.BertNormalizer(lowercase=True)
     tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
@@ -112,7 +112,7 @@ def build_tokenizer() -> Any:
 
 
 @dataclass(frozen=True)
-class Text:
+class TrainingText:
     """What is asked and what is the answer."""
 
     asked: str
@@ -128,7 +128,7 @@ def is_it_true(question: str, answer: str) -> str:
     return f"Is it true that {question.rstrip(' .!')}?" if stated else question
 
 
-def asked(rng: random.Random, question: str, answer: str) -> str:
+def phrase_question(rng: random.Random, question: str, answer: str) -> str:
     """A question or statement as it is put to the model; half of the statements as questions."""
     if rng.random() < 0.5:
         question = is_it_true(question, answer)
@@ -145,43 +145,48 @@ def draw_group(rng: random.Random, pictures: int, split: str = "train") -> list[
         return sample_set(rng, style="box" if box else "plain", size=pictures, split=world)
     least = rng.choice((1, 2, 3, 3, 3))
     scene = sample_scene(rng, min_things=least, max_things=rng.choice((6, 6, 8)), split=world)
-    return [crowded(rng, scene) if split == "train" and least == 3 and rng.random() < 0.12 else scene]
+    return [crowd_scene(rng, scene) if split == "train" and least == 3 and rng.random() < 0.12 else scene]
 
 
-def texts(rng: random.Random, scenes: list[Scene]) -> list[Text]:
+def texts(rng: random.Random, scenes: list[Scene]) -> list[TrainingText]:
     """What training asks about a group, in no order."""
     if len(scenes) > 1:
-        return _whole(rng, scenes, 9, [])
-    scene, noted = scenes[0], list[Text]()
-    questions = _whole(rng, scene, 4, noted)
-    questions += _whole(rng, scenes, 1, noted)
+        return _table_texts(rng, scenes, 9, [])
+    scene, noted = scenes[0], list[TrainingText]()
+    questions = _table_texts(rng, scene, 4, noted)
+    questions += _table_texts(rng, scenes, 1, noted)
     rng.shuffle(noted)
     questions += noted[:3]
-    questions += [question for _ in range(6) if (question := _elementary(rng, scene)) is not None]
-    descriptions = captions(scene, rng, 2)
-    questions += [Text(DESCRIBE, caption, "caption", 1) for caption in descriptions]
+    questions += [question for _ in range(6) if (question := _elementary_text(rng, scene)) is not None]
+    descriptions = draw_captions(scene, rng, 2)
+    questions += [TrainingText(DESCRIBE, caption, "caption", 1) for caption in descriptions]
     rng.shuffle(questions)
     return questions
 
 
-def _whole(rng: random.Random, subject: Scene | list[Scene], count: int, noted: list[Text]) -> list[Text]:
+def _table_texts(
+    rng: random.Random, subject: Scene | list[Scene], count: int, noted: list[TrainingText]
+) -> list[TrainingText]:
     """Questions of the table; ``noted`` gets elementary ones that their programs ask about a single picture."""
-    questions: list[Text] = []
+    questions: list[TrainingText] = []
     for _ in range(count):
-        item = ask(rng, subject, "train", lambda item: True)
+        item = ask_in_split(rng, subject, "train", lambda item: True)
         if item is None:
             continue
-        questions.append(Text(asked(rng, item.question, item.answer), item.answer, item.type))
+        questions.append(TrainingText(phrase_question(rng, item.question, item.answer), item.answer, item.type))
         scenes = [subject] if isinstance(subject, Scene) else subject
         if len(scenes) == 1 and rng.random() < 0.6:
             parts = queries(item, scenes)
-            noted += [Text(asked(rng, question, answer), answer, "elementary") for _, question, answer in parts]
+            noted += [
+                TrainingText(phrase_question(rng, question, answer), answer, "elementary")
+                for _, question, answer in parts
+            ]
     return questions
 
 
-def _elementary(rng: random.Random, scene: Scene) -> Text | None:
+def _elementary_text(rng: random.Random, scene: Scene) -> TrainingText | None:
     """A question that a program asks, about what is there or nearly there."""
-    what, chance = described(rng, scene, rng.choice(scene.things)), rng.random()
+    what, chance = describe_thing(rng, scene, rng.choice(scene.things)), rng.random()
     phrase: Phrase | None = what
     if chance < 0.7:
         if rng.random() < (0.5 if chance < 0.4 else 0.15):
@@ -200,11 +205,11 @@ def _elementary(rng: random.Random, scene: Scene) -> Text | None:
         question = f"{word} the {phrase.name}?" if phrase.count(scene) == 1 else ""
     if not question or not keeps_out(question):
         return None
-    answer = truth.query(scene, question)
-    return Text(asked(rng, question, answer), answer, "elementary")
+    answer = truth.query_truth(scene, question)
+    return TrainingText(phrase_question(rng, question, answer), answer, "elementary")
 
 
-def cells(scene: Scene) -> np.ndarray:
+def cell_looks(scene: Scene) -> np.ndarray:
     """What a picture shows where, uint8 (CELLS * CELLS, LOOKS); the last two say where in the cell, 0 to 255."""
     grid = np.zeros((CELLS * CELLS, LOOKS), np.uint8)
     side = CANVAS / CELLS
@@ -216,7 +221,7 @@ def cells(scene: Scene) -> np.ndarray:
     return grid
 
 
-class Pool:
+class GroupPool:
     """Groups of so many pictures in memory that workers write and the trainer reads.
 
     Args:
@@ -246,8 +251,8 @@ class Pool:
         arrays = self.arrays
         arrays["stamps"][slot] += 1
         for place, scene in enumerate(scenes):
-            arrays["pixels"][slot, place] = np.asarray(draw(scene))
-            arrays["cells"][slot, place] = cells(scene)
+            arrays["pixels"][slot, place] = np.asarray(draw_scene(scene))
+            arrays["cells"][slot, place] = cell_looks(scene)
         for name, row in zip(("tokens", "segments", "weights"), rows, strict=True):
             arrays[name][slot] = row
         arrays["stamps"][slot] += 1
@@ -271,12 +276,12 @@ class Pool:
         return int((self.arrays["stamps"] > 1).sum())
 
     @property
-    def made(self) -> int:
+    def groups_drawn(self) -> int:
         """How many groups were made."""
         return int(self.arrays["stamps"].sum() // 2)
 
 
-def row_of(tokenizer: Any, parts: list[Text], length: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def row_of(tokenizer: Any, parts: list[TrainingText], length: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Packs texts into one row: tokens, the number of the text of each from 1 (0: none), and weights in the loss."""
     tokens, segments, weights = np.zeros(length, np.int16), np.zeros(length, np.int8), np.zeros(length, np.uint8)
     place = number = 0
@@ -294,7 +299,7 @@ def row_of(tokenizer: Any, parts: list[Text], length: int) -> tuple[np.ndarray, 
     return tokens, segments, weights
 
 
-def _work(pools: dict[int, Pool], number: int, workers: int, seed: int) -> None:
+def _work(pools: dict[int, GroupPool], number: int, workers: int, seed: int) -> None:
     be_quick()
     rng, tokenizer = random.Random(f"vlm train {seed} {number}"), build_tokenizer().backend_tokenizer
     places, parent = dict.fromkeys(pools, number), os.getppid()
@@ -309,7 +314,7 @@ def _work(pools: dict[int, Pool], number: int, workers: int, seed: int) -> None:
                 places[pictures] = number
 
 
-def begin(pools: dict[int, Pool], workers: int, seed: int) -> list[Any]:
+def start_drawing(pools: dict[int, GroupPool], workers: int, seed: int) -> list[Any]:
     """Starts processes that fill the pools for ever; they end with this one."""
     context = multiprocessing.get_context("fork")
     processes = [
@@ -340,7 +345,7 @@ def cases(count: int, split: Literal["test", "test_combinations", "test_wording"
         pictures = 1 if chance < 0.6 else rng.choice((2, 2, 3, 3, 4, 5))
         scenes = draw_group(rng, pictures, split)
         subject = scenes[0] if pictures == 1 else scenes
-        item = ask(rng, subject, split, lambda item: True)
+        item = ask_in_split(rng, subject, split, lambda item: True)
         if item is None:
             continue
         case = (item.question, item.answer, item.type)

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from ..core.errors import CodeVQAError, ModelError, ServerError, record
-from ..models.feed import Feed, Pair, Slot, Turn, tell, unwanted_once
+from ..models.request_queue import ModelLock, Pair, RequestQueue, Slot, call_on_loop, unwanted_once
 
 Request = TypeVar("Request")
 Result = TypeVar("Result")
@@ -42,7 +42,7 @@ class Batcher(Generic[Request, Result]):
         max_size: requests in one batch at most.
         max_wait: seconds the first request of a batch waits for others.
         lanes: batches that may run at a time. More than one suits a server, whose calls end each in its own time.
-        join: works on the requests of a :class:`Feed` until none is left; called in ``executor``.
+        join: works on the requests of a :class:`RequestQueue` until none is left; called in ``executor``.
         turn: had while either runs; None waits for nobody.
     """
 
@@ -54,11 +54,11 @@ class Batcher(Generic[Request, Result]):
         max_size: int = 64,
         max_wait: float = 0.003,
         lanes: int = 1,
-        join: Callable[[Feed[Request, Result]], None] | None = None,
-        turn: Turn | None = None,
+        join: Callable[[RequestQueue[Request, Result]], None] | None = None,
+        turn: ModelLock | None = None,
     ) -> None:
         self._join = join
-        self._turn = turn or Turn()
+        self._turn = turn or ModelLock()
         self.running = 0
         """Batches that run now."""
         self._run = run
@@ -72,7 +72,7 @@ class Batcher(Generic[Request, Result]):
         """Starts the batch that fills; None where none does."""
         self._hurried = False
 
-    def put(self, request: Request, slot: Slot) -> None:
+    def add(self, request: Request, slot: Slot) -> None:
         """Takes a request whose result goes to ``slot``; one that is done before its batch starts costs nothing."""
         self._waiting.append((request, slot))
         if self.running < self._lanes:
@@ -102,33 +102,35 @@ class Batcher(Generic[Request, Result]):
         loop = asyncio.get_running_loop()
         while True:
             alone = bool(self._alone)
-            batch = self._picked()
+            batch = self._take_batch()
             if not batch:
                 break
-            feed: Feed[Request, Result] | None = None
+            feed: RequestQueue[Request, Result] | None = None
             try:
                 if self._join is None or alone:
-                    running: Future[Any] = self._executor.submit(self._timed, batch)
+                    running: Future[Any] = self._executor.submit(self._run_timed, batch)
                 else:
-                    feed = Feed(batch, self._waiting, self._max_size, loop, self._turn)
-                    running = self._executor.submit(self._joined, self._join, feed)
+                    feed = RequestQueue(batch, self._waiting, self._max_size, loop, self._turn)
+                    running = self._executor.submit(self._run_joining, self._join, feed)
             except RuntimeError as error:  # it was shut down
-                self._failed(batch, error)
+                self._fail_batch(batch, error)
                 continue
-            running.add_done_callback(functools.partial(tell, loop, self._landed, batch, feed))
+            running.add_done_callback(functools.partial(call_on_loop, loop, self._finish_batch, batch, feed))
             return
         self.running -= 1
 
-    def _timed(self, batch: Sequence[Pair[Request]]) -> tuple[Sequence[Result], float]:
+    def _run_timed(self, batch: Sequence[Pair[Request]]) -> tuple[Sequence[Result], float]:
         with self._turn, unwanted_once([slot.done for _, slot in batch]):
             begun = time.perf_counter()
             return list(self._run([request for request, _ in batch])), time.perf_counter() - begun
 
-    def _joined(self, join: Callable[[Feed[Request, Result]], None], feed: Feed[Request, Result]) -> None:
+    def _run_joining(
+        self, join: Callable[[RequestQueue[Request, Result]], None], feed: RequestQueue[Request, Result]
+    ) -> None:
         with self._turn:
             join(feed)
 
-    def _picked(self) -> list[Pair[Request]]:
+    def _take_batch(self) -> list[Pair[Request]]:
         """Takes the requests of the next batch; a caller that was cancelled needs no answer."""
         while self._alone:
             pair = self._alone.popleft()
@@ -141,37 +143,37 @@ class Batcher(Generic[Request, Result]):
                 batch.append(pair)
         return batch
 
-    def _landed(
+    def _finish_batch(
         self,
         batch: Sequence[Pair[Request]],
-        feed: Feed[Request, Result] | None,
+        feed: RequestQueue[Request, Result] | None,
         ran: Future[tuple[Sequence[Result], float]],
     ) -> None:
         """Hands out what a batch gave, and starts the next."""
         if feed is not None:
-            batch = feed.left()  # the others have their results
+            batch = feed.pending_requests()  # the others have their results
         error = CancelledError() if ran.cancelled() else ran.exception()
         if error is not None:
             if len(batch) > 1 and not isinstance(error, ServerError):
                 self._alone.extend(batch)
             else:
-                self._failed(batch, error)
+                self._fail_batch(batch, error)
                 asyncio.get_running_loop().call_later(_REST, self._next)
                 return
         elif feed is not None:
-            self._failed(batch, ModelError(f"A model gave no result for {len(batch)} requests."))
+            self._fail_batch(batch, ModelError(f"A model gave no result for {len(batch)} requests."))
         else:
             results, seconds = ran.result()
             if len(results) != len(batch):
                 wrong = f"A model returned {len(results)} results for {len(batch)} requests."
-                self._failed(batch, ModelError(wrong))
+                self._fail_batch(batch, ModelError(wrong))
             else:
                 for (_, slot), result in zip(batch, results, strict=True):
                     if not slot.done():
                         slot.set_result((result, seconds / len(batch)))
         self._next()
 
-    def _failed(self, batch: Sequence[Pair[Request]], error: BaseException) -> None:
+    def _fail_batch(self, batch: Sequence[Pair[Request]], error: BaseException) -> None:
         # Whatever a back end raises belongs to its callers.
         failure = record(error)
         shown = error if isinstance(error, CodeVQAError) else ModelError(f"{failure.type}: {failure.message}")
@@ -192,7 +194,7 @@ class _Member:
 _MEMBER: ContextVar[_Member | None] = ContextVar("codevqa-member", default=None)
 
 
-class Company:
+class BatchCallers:
     """Who could still join a batch.
 
     Waiting pays only while somebody may come with another request. Once every member waits for a result and no batch is

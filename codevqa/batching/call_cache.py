@@ -18,8 +18,8 @@ from typing import Any, Generic, TypeVar
 from cachetools import LRUCache
 
 from ..core.collection import StoredPicture
-from ..models.feed import Slot
-from .batcher import Batcher, Company
+from ..models.request_queue import Slot
+from .batcher import BatchCallers, Batcher
 
 Request = TypeVar("Request")
 Result = TypeVar("Result")
@@ -48,7 +48,7 @@ class Memory:
         with self._guard:
             return self._kept.get(key, (None, 0))[0]
 
-    def put(self, key: Hashable, result: object, size: int) -> None:
+    def add(self, key: Hashable, result: object, size: int) -> None:
         """Keeps a result, unless it alone is over the limit, and forgets what no longer fits."""
         self._tell(key)
         if size > self.limit:
@@ -125,7 +125,7 @@ class _Flight(Slot, Generic[Request, Result]):
         self.memories: list[Memory] = []
         self._land = land
 
-    def ended(self) -> None:
+    def on_end(self) -> None:
         """Keeps the result, and wakes who waits for it."""
         self._land(self)
         for waiting in self.waiting:
@@ -179,7 +179,7 @@ class CallCache(Generic[Request, Result]):
         *,
         kind: str,
         memory: Memory,
-        company: Company,
+        callers: BatchCallers,
         keep: Callable[[Result], bool] | None = None,
         cost: Callable[[Result], tuple[int, int, bool]] | None = None,
     ) -> None:
@@ -190,9 +190,9 @@ class CallCache(Generic[Request, Result]):
         self._keep = keep
         self._cost = cost
         self._memory = memory
-        self._company = company
+        self._callers = callers
         self._flights: dict[Hashable, _Flight[Request, Result]] = {}
-        company.batchers.append(batcher)
+        callers.batchers.append(batcher)
 
     async def __call__(self, request: Request, *, kind: str = "") -> Result:
         """Returns the result of a request: remembered, from an equal call under way, or computed.
@@ -226,7 +226,7 @@ class CallCache(Generic[Request, Result]):
             flight = self._flights.get(key)
             if flight is None:
                 flight = self._flights[key] = _Flight(key, request, self._land)
-                self.batcher.put(request, flight)
+                self.batcher.add(request, flight)
             if memory not in flight.memories:
                 flight.memories.append(memory)
             waiting.append((place, flight))
@@ -251,7 +251,7 @@ class CallCache(Generic[Request, Result]):
         """Waits until all have landed, or raises what the first to fail failed of."""
         waiting = _Waiting(flights)
         try:
-            with self._company.waiting():
+            with self._callers.waiting():
                 await waiting.over
         finally:
             for flight in flights:
@@ -265,4 +265,4 @@ class CallCache(Generic[Request, Result]):
         if flight.result is not None and (self._keep is None or self._keep(flight.result[0])):
             size = ENTRY + self._size(flight.request, flight.result[0])
             for memory in flight.memories:
-                memory.put(flight.key, flight.result, size)
+                memory.add(flight.key, flight.result, size)

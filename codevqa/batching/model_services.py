@@ -14,7 +14,7 @@ from typing import Any, TypeVar, cast
 
 from ..core.errors import CodeVQAError, SetupError
 from ..core.images import Picture
-from ..models.base import (
+from ..models.protocols import (
     Box,
     Captioner,
     CaptionRequest,
@@ -34,9 +34,9 @@ from ..models.base import (
     SimilarityRequest,
     grounds,
 )
-from ..models.feed import Feed, turn_of
+from ..models.request_queue import RequestQueue, lock_of
 from ..models.retrieval import Embedding, Retriever, embed
-from .batcher import Batcher, Company
+from .batcher import BatchCallers, Batcher
 from .call_cache import CallCache, Memory
 
 Request = TypeVar("Request")
@@ -53,8 +53,8 @@ class ModelServices:
     """Async, batched calls of each model. Made and used on the engine's event loop.
 
     Calls of one model object never overlap, even when it plays two roles or serves several engines, which take turns
-    (:mod:`codevqa.models.feed`), unless it says that they may, as served models do. Equal calls under way are made
-    once, and finished ones remembered, except failures and completions that say nothing.
+    (:mod:`.request_queue`), unless it says that they may, as served models do. Equal calls under way are made once, and
+    finished ones remembered, except failures and completions that say nothing.
 
     Args:
         models: the reader, and the models that look at pictures.
@@ -78,9 +78,9 @@ class ModelServices:
         self._threads: dict[int, ThreadPoolExecutor] = {}
         self._max_batch = max_batch
         self._max_wait = max_wait
-        self._company = Company()
+        self._callers = BatchCallers()
         self._ahead: set[asyncio.Task[None]] = set()
-        self.question = self._company.member
+        self.question = self._callers.member
         """A block that makes the calls of its task, and of those it starts, one question's: batches wait for its next
         calls."""
         self.memory = Memory(remember)
@@ -98,7 +98,7 @@ class ModelServices:
             needs="a retriever",
         )
         self.reader, self.eyes = models.reader, models.eyes
-        """They may tell how much they can read (:mod:`codevqa.models.base`)."""
+        """They may tell how much they can read (:mod:`codevqa.models.protocols`)."""
         self.grounds = grounds(models.matcher)
         """Whether :attr:`match` tells where a text looks."""
         self.summarises = hasattr(models.matcher, "summaries")
@@ -226,12 +226,12 @@ class ModelServices:
         size: Callable[[Request, Result], int],
         keep: Callable[[Result], bool] | None = None,
         cost: Callable[[Result], tuple[int, int, bool]] | None = None,
-        join: Callable[[Feed[Request, Result]], None] | None = None,
+        join: Callable[[RequestQueue[Request, Result]], None] | None = None,
         needs: str = "",
     ) -> CallCache[Request, Result]:
         if model is None:  # programs are not offered what needs it, and may try
-            run = partial(_refuse, needs)
-        turn = turn_of(model)
+            run = partial(_refuse_requests, needs)
+        turn = lock_of(model)
         lanes = LANES if turn.free else 1
         thread = self._threads.get(id(model))
         if thread is None:
@@ -246,13 +246,13 @@ class ModelServices:
             size,
             kind=kind,
             memory=self.memory,
-            company=self._company,
+            callers=self._callers,
             keep=keep,
             cost=cost,
         )
 
 
-def _refuse(needs: str, requests: Sequence[object]) -> Any:
+def _refuse_requests(needs: str, requests: Sequence[object]) -> Any:
     raise SetupError(f"This needs {needs}.", hint="Name one in the preset or in Models(...).")
 
 

@@ -16,7 +16,6 @@ from ..core.errors import InputError, ProgramError, SetupError
 from ..core.given_files import read_stdin, read_text
 from .options import (
     All,
-    Asked,
     AsSet,
     Chosen,
     Evidence,
@@ -24,6 +23,7 @@ from .options import (
     Images,
     Json,
     Method,
+    QuestionOption,
     Quiet,
     Recursive,
     Shots,
@@ -34,8 +34,8 @@ from .options import (
 from .terminal import (
     STDIN,
     Bar,
+    check_choice,
     check_place,
-    checked,
     import_ahead,
     open_engine,
     print_answer,
@@ -83,24 +83,24 @@ def ask(
     """
     needs("--evidence", evidence, "--json or --questions", json or questions)
     if method != "codevqa":
-        _check_method(method, shots, choice)
+        _check_baseline(method, shots, choice)
     options: AskOptions = {"form": "set" if as_set else None, "method": method, "shots": shots}
     if questions is not None:
         arguments = {"IMAGE": images, "--question": question, "--trace": trace, "--from": listed}
         raise Exit(_from_file(questions, arguments, choice, options, evidence=evidence, quiet=quiet))
-    images, question = _asked(images or [], question, listed is not None)
+    images, question = _split_question(images or [], question, listed is not None)
     if question is None and STDIN in (*(images or ()), listed):
         raise InputError("Standard input holds the picture, so you cannot type questions.", hint="Give -q QUESTION.")
     check_place(trace)
     from ..core.collection import Collection
-    from .collections import carried_out, gathered
+    from .collections import carry_out, gather_pictures
     from .set_answers import SHOWN, SetAnswer, print_lines, to_json
 
     if question is not None:
-        choice.checked(question)
-    pictures = gathered(images or (), recursive, listed, quiet)
+        choice.check_question(question)
+    pictures = gather_pictures(images or (), recursive, listed, quiet)
 
-    def asked(vqa: CodeVQA, about: Pictures, words: str) -> Answer:
+    def ask_once(vqa: CodeVQA, about: Pictures, words: str) -> Answer:
         if not isinstance(about, Collection):
             with Bar(quiet):  # of one question, it shows what a busy server asks
                 return vqa.ask(about, words, **options)
@@ -109,9 +109,9 @@ def ask(
             set_options: AskOptions = {**options, "form": "set", "memory": memory}
             return vqa.ask(about, words, **set_options)
 
-        return carried_out(vqa, [about], do, yes=yes, quiet=quiet)
+        return carry_out(vqa, [about], do, yes=yes, quiet=quiet)
 
-    def shown(answer: Answer, about: Pictures) -> Answer:
+    def show_answer(answer: Answer, about: Pictures) -> Answer:
         several = SetAnswer(answer, about, answer.selections) if isinstance(about, Collection) else None
         print_answer(answer, json=to_json((several or answer).to_dict(evidence=evidence)) if json else "", quiet=quiet)
         if several and not json:
@@ -123,13 +123,15 @@ def ask(
     if question is None:
         from .conversation import Conversation
 
-        configuration = checked(choice, quiet)
+        configuration = check_choice(choice, quiet)
         import_ahead()
         with ExitStack() as stack:
             # Opened for the first question: who types it waits for no import.
             engine = cache(lambda: stack.enter_context(open_engine(choice, quiet, configuration)))
-            talk = Conversation(pictures, lambda about, words: shown(asked(engine(), about, words), about), quiet)
-            raise Exit(talk.hold())
+            talk = Conversation(
+                pictures, lambda about, words: show_answer(ask_once(engine(), about, words), about), quiet
+            )
+            raise Exit(talk.run())
     from ..engine.prepared_question import answer_without_models
     from ..engine.request import ask_request
 
@@ -137,11 +139,11 @@ def ask(
     answer = answer_without_models(choice.configure(), ask_request(pictures, question, options))
     if answer is None:
         with open_engine(choice, quiet) as vqa:
-            answer = asked(vqa, pictures, question)
-    shown(answer, pictures)
+            answer = ask_once(vqa, pictures, question)
+    show_answer(answer, pictures)
 
 
-def _asked(images: list[str], question: str | None, listed: bool) -> tuple[list[str], str | None]:
+def _split_question(images: list[str], question: str | None, listed: bool) -> tuple[list[str], str | None]:
     """Returns pictures and question; where -q was forgotten, the last of several words that names no file is one."""
     if question is None and len(images) + listed > 1 and images:
         last = images[-1]
@@ -150,7 +152,7 @@ def _asked(images: list[str], question: str | None, listed: bool) -> tuple[list[
     return images, question
 
 
-def _check_method(method: Method, shots: int | None, choice: Chosen) -> None:
+def _check_baseline(method: Method, shots: int | None, choice: Chosen) -> None:
     """Refuses a baseline that the models cannot do, before anything is read or loaded."""
     if shots is not None:
         hint = "Use --set query.shots=NUMBER." if method == "pnpvqa" else "Leave it out."
@@ -196,7 +198,7 @@ def run(
     pictures = read_pictures(images or ())
     check_place(trace)
     if question:
-        choice.checked(question)
+        choice.check_question(question)
     with open_engine(choice, quiet) as vqa:
         try:
             answer = vqa.run(pictures, source, question=question)
@@ -213,7 +215,7 @@ def run(
 
 
 def prompt(
-    question: Asked,
+    question: QuestionOption,
     *,
     choice: Chosen,
     selection: Annotated[str | None, Option(help="How to pick examples: nearest, random or fixed.")] = None,
@@ -224,13 +226,13 @@ def prompt(
 
     Loads the preset's embedding model, to pick examples, and no other model.
     """
-    from ..models.base import prompt_text
+    from ..models.protocols import prompt_text
     from ..presets.assembly import prompt_writer
-    from ..prompts import load as load_prompts
+    from ..prompts import load_prompt_set as load_prompts
     from ..writing.offer import by_form
 
     choice = choice.but(selection=selection)
-    question = choice.checked(question)
+    question = choice.check_question(question)
     configuration = choice.configure()
     writer = prompt_writer(configuration)
     named = configuration.settings.prompts

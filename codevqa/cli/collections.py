@@ -38,7 +38,7 @@ TRIED, PATIENT = 32, 20.0
 """Pictures, or seconds, after which it is estimated how long all of them take."""
 
 
-def gathered(
+def gather_pictures(
     words: Sequence[str], recursive: bool, listed: str | None, quiet: bool
 ) -> tuple[Picture, ...] | Collection:
     """Returns the pictures that a command names: a few files as they are, else an opened collection.
@@ -46,14 +46,14 @@ def gathered(
     Raises:
         InputError: there are none, or some that cannot be used.
     """
-    paths = named(words, listed)
+    paths = expand_paths(words, listed)
     many = listed is not None or len(paths) > SINGLE or paths != list(words)
     if many or any(Path(path).is_dir() or path.lower().endswith(".zip") for path in paths):
-        return opened(paths, recursive, quiet)
+        return open_collection(paths, recursive, quiet)
     return read_pictures(paths)
 
 
-def named(words: Sequence[str], listed: str | None = None) -> list[str]:
+def expand_paths(words: Sequence[str], listed: str | None = None) -> list[str]:
     """Returns the paths that words and a list name; a pattern that the shell left alone stands for what it matches.
 
     Raises:
@@ -62,7 +62,7 @@ def named(words: Sequence[str], listed: str | None = None) -> list[str]:
     if listed is not None:
         if words:
             raise InputError("--from does not go with pictures.", hint="Put all paths in the list.")
-        return _listed(listed)
+        return _read_list(listed)
     names_read: list[str] = []
     for word in words:
         pattern = glob.has_magic(word) and not os.path.lexists(word)
@@ -73,7 +73,7 @@ def named(words: Sequence[str], listed: str | None = None) -> list[str]:
     return names_read
 
 
-def _listed(name: str) -> list[str]:
+def _read_list(name: str) -> list[str]:
     """Returns the paths of a list: one a line, or with NUL between them."""
     try:
         if name == STDIN:
@@ -89,7 +89,7 @@ def _listed(name: str) -> list[str]:
     raise InputError(f"The list {name} names no picture.", hint="Write one path a line.")
 
 
-def opened(sources: Sequence[str], recursive: bool, quiet: bool) -> Collection:
+def open_collection(sources: Sequence[str], recursive: bool, quiet: bool) -> Collection:
     """Returns an opened collection, and says what is left out of it.
 
     Raises:
@@ -100,7 +100,7 @@ def opened(sources: Sequence[str], recursive: bool, quiet: bool) -> Collection:
     if STDIN in sources:
         raise InputError("A picture on standard input does not go with others.", hint="Save it in a file.")
     collection, pace = Collection(sources, recursive=recursive), Pace()
-    with pace.shown(quiet):
+    with pace.show(quiet):
         pictures = collection.open(pace.tell)
     if count := len(collection.left_out):
         first = " ".join(f"{file.name}: {file.why}" for file in collection.left_out[:NAMED])
@@ -132,7 +132,7 @@ class Pace:
         return f"{self.done:,} of {self.total:,} pictures, {self.rate:.1f}/s{left}"
 
     @contextmanager
-    def shown(self, quiet: bool) -> Iterator[None]:
+    def show(self, quiet: bool) -> Iterator[None]:
         """Shows it on the terminal for the length of the block."""
         if not quiet:
             waiting.begin(self)
@@ -142,7 +142,7 @@ class Pace:
             waiting.end()
 
 
-def carried_out(
+def carry_out(
     vqa: CodeVQA, sets: Iterable[Collection], do: Callable[[Memory], Result], *, yes: bool, quiet: bool
 ) -> Result:
     """Asks something of many pictures, and shows how many were looked at.
@@ -160,7 +160,7 @@ def carried_out(
     pace, new, calls = Pace(), {picture.key for pictures in sets for picture in pictures}, 0
     pace.total = len(new)
 
-    def told(key: Hashable) -> None:
+    def count_call(key: Hashable) -> None:
         nonlocal calls
         _, kind, about, *_ = key if isinstance(key, tuple) else (None, "", key)
         if kind == "write":  # only now the program begins
@@ -171,10 +171,10 @@ def carried_out(
             pace.done = pace.total - len(new)
 
     thread = ThreadPoolExecutor(1, thread_name_prefix="codevqa-command")
-    future = thread.submit(do, Memory(vqa.settings.remember, told))
+    future = thread.submit(do, Memory(vqa.settings.remember, count_call))
     thread.shutdown(wait=False)
     agreed = yes or vqa.settings.sets.seconds is not None
-    with pace.shown(quiet):
+    with pace.show(quiet):
         while not wait([future], 0.05).done:
             seconds = time.monotonic() - pace.started
             if not agreed and pace.done and (pace.done >= TRIED or seconds > PATIENT):

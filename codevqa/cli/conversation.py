@@ -40,7 +40,7 @@ class Conversation:
         self.pictures, self.ask, self.quiet = pictures, ask, quiet
         self.last: Answer | None = None
 
-    def hold(self) -> int:
+    def run(self) -> int:
         """Answers until the input ends, or ``:quit``.
 
         Returns:
@@ -55,7 +55,7 @@ class Conversation:
             print(HELP, file=sys.stderr, flush=True)
         with suppress(ImportError):  # Windows
             import readline  # noqa: F401 - it lets input() edit a line, and bring back those before it
-        while (line := _typed() if typed else sys.stdin.readline() or None) is not None:
+        while (line := _read_typed() if typed else sys.stdin.readline() or None) is not None:
             line = line.strip()
             if line == ":quit":
                 return int(failed and not typed)
@@ -80,13 +80,13 @@ class Conversation:
             case ":help", _, _:
                 print(HELP, file=sys.stderr, flush=True)
             case ":open", _, files:
-                from .collections import gathered
+                from .collections import gather_pictures
 
-                self.pictures = gathered(_words(files), False, None, self.quiet)
+                self.pictures = gather_pictures(_split_files(files), False, None, self.quiet)
             case ":trace", _, file:
                 if self.last is None:
                     raise InputError("Nothing has been answered yet.", hint="Ask something first.")
-                page = Path(*_words(file, 1))
+                page = Path(*_split_files(file, 1))
                 check_place(page)
                 write_trace(self.last, page, self.quiet)
             case word, _, _ if word.startswith(":"):
@@ -108,7 +108,7 @@ def pointing(question: str) -> str:
     return first or ("there" if last else "")
 
 
-def _typed() -> str | None:
+def _read_typed() -> str | None:
     """Returns the next line that is typed at a terminal, None at the end."""
     while True:
         try:
@@ -123,7 +123,7 @@ def _typed() -> str | None:
             print(file=sys.stderr)
 
 
-def _words(text: str, wanted: int | None = None) -> list[str]:
+def _split_files(text: str, wanted: int | None = None) -> list[str]:
     """Returns the files that a line names, quoted as in a shell."""
     try:
         words = [os.path.expanduser(word) for word in shlex.split(text)]  # noqa: PTH111 - Path would mend an address

@@ -25,6 +25,8 @@ def demo(
 
     Needs: pip install 'codevqa[demo]'.
     """
-    from ..demo import main
+    from ..demo import serve_page
 
-    main(choice.preset, choice.layers, host=host, port=port, browser=browser, names=name or (), auth=auth, say=warn)
+    serve_page(
+        choice.preset, choice.layers, host=host, port=port, browser=browser, names=name or (), auth=auth, say=warn
+    )

@@ -12,7 +12,19 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from typer import Argument, Exit, Option
 
 from ..core.errors import InputError, UnknownNameError
-from .options import Chosen, Config, LanguageModel, Quiet, RayActors, RayAddress, Sets, Where, check_ray, chosen, needs
+from .options import (
+    Chosen,
+    Config,
+    LanguageModel,
+    Quiet,
+    RayActors,
+    RayAddress,
+    Sets,
+    Where,
+    check_ray,
+    choose_options,
+    needs,
+)
 from .terminal import Bar, hush, print_figures, warn
 
 if TYPE_CHECKING:
@@ -100,7 +112,7 @@ def evaluate(
         for note in opened.notes:
             warn(note)
         warn(f"{opened.name} {opened.split}: {', '.join(methods)} with {replay or choice.preset} into {out}")
-    store = _asked(
+    store = _run_questions(
         partial(ask, engine, opened, out),
         quiet,
         _again("--resume"),
@@ -121,7 +133,7 @@ def evaluate(
         raise Exit(1)
 
 
-def _asked(run: Callable[..., Store], quiet: bool, again: str, **options: Any) -> Store:
+def _run_questions(run: Callable[..., Store], quiet: bool, again: str, **options: Any) -> Store:
     """Asks, and shows how far it is; an interrupt says how to go on."""
     try:
         with Bar(quiet) as bar:
@@ -157,16 +169,16 @@ def reproduce(
     Continues a run that exists, and writes the report into it.
     """
     from ..eval.datasets import open_dataset
-    from ..eval.report.report import write
+    from ..eval.report.report import write_report
     from ..eval.reproduce import SPLITS, require_answers, table_lines
     from ..eval.run.choices import BLIP, engine_for
     from ..eval.run.runner import evaluate
     from ..presets.assembly import whole
-    from ..prompts import find_pool, load
+    from ..prompts import find_pool, load_prompt_set
 
     if dataset not in SPLITS:
         raise UnknownNameError(f"The paper has no table of {dataset!r} to set up.", hint="gqa, covr or nlvr2.")
-    choice = chosen("paper", config, "release", sets, language_model=language_model)
+    choice = choose_options("paper", config, "release", sets, language_model=language_model)
     if release is not None:
         finds = "detector" in choice.configure().parts
         choice = choice.but(prompts=str(find_pool(release, dataset, finds=finds)))
@@ -174,12 +186,12 @@ def reproduce(
     opened = open_dataset(dataset, data, split or SPLITS[dataset])
     folder = out or Path("runs", f"paper-{dataset}")
     if not quiet:
-        prompt_set = load(configuration.settings.prompts or opened.prompts)
+        prompt_set = load_prompt_set(configuration.settings.prompts or opened.prompts)
         whose = prompt_set.about if prompt_set.wording == "release" else "of this project, not of the release"
         warn(f"prompts: {prompt_set.name}, {whose}")
     require_answers(opened, limit)
     engine = engine_for(opened, choice.preset, choice.layers)
     run = partial(evaluate, engine, opened, folder, methods=BLIP)
-    with _asked(run, quiet, _again(), limit=limit, resume=True, variant="release") as store:
+    with _run_questions(run, quiet, _again(), limit=limit, resume=True, variant="release") as store:
         print("\n".join(["", *table_lines(store)]))
-    print(write([folder]).page)
+    print(write_report([folder]).page)

@@ -54,7 +54,7 @@ EXAMPLES: Mapping[Callable[..., None], str] = {
 }
 
 
-def named(command: Callable[..., None]) -> str:
+def command_name(command: Callable[..., None]) -> str:
     """Returns what a command is called on the command line."""
     return "eval" if command is evaluate else command.__name__.replace("_", "-")
 
@@ -69,7 +69,7 @@ class Grouped(typer.core.TyperGroup):
             with formatter.section(task):
                 for command in commands:
                     summary = (command.__doc__ or "").partition("\n")[0]
-                    formatter.write(f"  {named(command):{wide}}  {summary}\n")
+                    formatter.write(f"  {command_name(command):{wide}}  {summary}\n")
 
 
 class OneQuestion(typer.core.TyperCommand):
@@ -94,7 +94,7 @@ app = typer.Typer(
 )
 for command in chain.from_iterable(TASKS.values()):
     example = f"Example: {EXAMPLES[command]}" if command in EXAMPLES else None
-    app.command(named(command), cls=OneQuestion, epilog=example)(choosing(command))
+    app.command(command_name(command), cls=OneQuestion, epilog=example)(choosing(command))
 
 
 def version(value: bool) -> None:

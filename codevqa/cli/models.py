@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Argument, Option
 
-from .options import Chosen, Config, Include, Json, LanguageModel, Sets, chosen, including
+from .options import Chosen, Config, Include, Json, LanguageModel, Sets, choose_options, including
 from .terminal import warn
 
 if TYPE_CHECKING:
@@ -28,11 +28,11 @@ def config(choice: Chosen) -> None:
 def config_lines(configuration: Configuration) -> Iterator[str]:
     """Yields the lines of a configuration as TOML; keys and passwords are named and not shown."""
     from ..presets.back_ends import LOADERS, options_of
-    from ..presets.configuration import flat, public, tables, written
+    from ..presets.configuration import flat, public, tables, toml_value
 
     origins = configuration.origins
     absent = {role: None for role in LOADERS if role not in configuration.parts}
-    yield f"preset = {written(configuration.preset)}"
+    yield f"preset = {toml_value(configuration.preset)}"
     for table, values in tables(flat(configuration.settings)).items():
         yield from _table(table, values | ({} if table else absent), origins)
     for role, spec in configuration.parts.items():
@@ -47,14 +47,14 @@ def config_lines(configuration: Configuration) -> Iterator[str]:
 
 
 def _table(name: str, values: Mapping[str, object], origins: Mapping[str, str]) -> Iterator[str]:
-    from ..presets.configuration import written
+    from ..presets.configuration import toml_value
 
     if name:
         yield f"\n[{name}]"
     before = f"{name}." if name else ""
     for field, value in values.items():
         origin = origins.get(before + field, "default")
-        yield f"{f'{field} = {written(value)}':<40}  # {origin.encode('unicode_escape').decode()}"
+        yield f"{f'{field} = {toml_value(value)}':<40}  # {origin.encode('unicode_escape').decode()}"
 
 
 def models(
@@ -79,11 +79,11 @@ def models(
             "about": spec.about,
             "measured": spec.measured,
             "parts": {
-                role: _part(spec)
+                role: _part_entry(spec)
                 for role, spec in {**spec.parts, "language_model": spec.language_model, **already_cached(spec)}.items()
             },
             "prompts": {str(form): name for form, name in spec.prompts.items()},
-            **_known(domain_of(configure(name))),
+            **_domain_entry(domain_of(configure(name))),
         }
         for name, spec in wanted.items()
     }
@@ -114,20 +114,20 @@ def models(
             print(f"{name}: {role} of a plugin")
 
 
-def _known(domain: Domain | None) -> dict[str, Any]:
+def _domain_entry(domain: Domain | None) -> dict[str, Any]:
     if domain is None:
         return {}
     picture = None if domain.picture is None else str(domain.picture)
     return {"knows": dict(domain.knows), "picture": picture, "try": list(domain.questions)}
 
 
-def _part(spec: str | None) -> dict[str, Any]:
-    from ..presets.checkpoints import expected, lies, missing, size
+def _part_entry(spec: str | None) -> dict[str, Any]:
+    from ..presets.checkpoints import expected_bytes, find_checkpoint, missing, size
 
     why = missing(spec)
-    place = None if spec is None or why else lies(spec)
+    place = None if spec is None or why else find_checkpoint(spec)
     if spec is None or place is None:
-        return {"id": spec, "missing": why, "place": None, "bytes": expected(spec) if spec else None}
+        return {"id": spec, "missing": why, "place": None, "bytes": expected_bytes(spec) if spec else None}
     return {"id": spec, "missing": "", "place": str(place), "bytes": size(place)}
 
 
@@ -144,7 +144,7 @@ def download(
     """
     from ..presets.checkpoints import fetch, missing
 
-    choice = chosen(preset, config, sets=sets, language_model=language_model)
+    choice = choose_options(preset, config, sets=sets, language_model=language_model)
     parts = choice.configure().parts
     lacked = fetch(parts.values(), print, choice.preset, only_tell=dry_run)
     lacks = {} if lacked and dry_run else {spec: why for spec in parts.values() if (why := missing(spec))}

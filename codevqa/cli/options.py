@@ -64,7 +64,7 @@ Images = Annotated[
     Argument(metavar="IMAGE...", help="One picture, or several, folders and zip files as a set. - is standard input."),
 ]
 Pictures = Annotated[list[str] | None, Argument(metavar="PICTURES...", help="Folders, zip files and pictures.")]
-Asked = Annotated[str, Option("--question", "-q", help="The question.")]
+QuestionOption = Annotated[str, Option("--question", "-q", help="The question.")]
 Recursive = Annotated[bool, Option("--recursive", help="Look into folders within folders.")]
 From = Annotated[
     str | None, Option("--from", metavar="FILE", help="A list of pictures: one path a line, or with NUL between them.")
@@ -126,7 +126,7 @@ class Chosen:
 
         return configure(self.preset, self.layers)
 
-    def checked(self, question: str) -> str:
+    def check_question(self, question: str) -> str:
         """Returns a question as it would be asked; one that is empty, too long, or no text is refused."""
         from ..engine.prepared_question import checked_question
 
@@ -134,7 +134,7 @@ class Chosen:
 
     def but(self, **values: object) -> Chosen:
         """Returns the choice with more options; those that are None choose nothing."""
-        from ..presets.configuration import Layer, served
+        from ..presets.configuration import Layer, server_parts
 
         numbers = {name: value for name, value in values.items() if value is not None}
         if unsaid := next((name for name, value in numbers.items() if value == "none"), None):
@@ -142,14 +142,14 @@ class Chosen:
         more = [
             Layer(
                 f"--{name.replace('_', '-')}",
-                served(str(value)) if name == "model" else dict.fromkeys(_SETS[name], value),
+                server_parts(str(value)) if name == "model" else dict.fromkeys(_SETS[name], value),
             )
             for name, value in numbers.items()
         ]
         return Chosen(self.preset, (*self.layers, *more))
 
 
-def chosen(
+def choose_options(
     preset: str | None = None,
     config: Path | None = None,
     compat: str | None = None,
@@ -215,7 +215,7 @@ def choosing(command: Callable[..., None]) -> Callable[..., None]:
             parameters.append(parameter.replace(kind=parameter.KEYWORD_ONLY))
 
     def full(**arguments: Any) -> None:
-        command(choice=chosen(**{name: arguments.pop(name) for name in _CHOOSING}), **arguments)
+        command(choice=choose_options(**{name: arguments.pop(name) for name in _CHOOSING}), **arguments)
 
     full.__name__, full.__doc__ = command.__name__, command.__doc__
     full.__signature__ = own.replace(parameters=parameters)  # type: ignore[attr-defined]

@@ -69,9 +69,9 @@ def _answers(vqa: CodeVQA, name: str, lines: Sequence[tuple[int, str]], options:
         except CodeVQAError as error:
             running.append((question, error.record()))
         if len(running) >= vqa.settings.workers:
-            yield _ended(*running.popleft())
+            yield _final_answer(*running.popleft())
     while running:
-        yield _ended(*running.popleft())
+        yield _final_answer(*running.popleft())
 
 
 def _pictures(folder: str, word: str) -> Sequence[str | StoredPicture]:
@@ -81,7 +81,7 @@ def _pictures(folder: str, word: str) -> Sequence[str | StoredPicture]:
     return Collection(path).open() if word and os.path.isdir(path) else [path]  # noqa: PTH112 - any name may come
 
 
-def _ended(question: str, course: Watch | ErrorRecord) -> Answer:
+def _final_answer(question: str, course: Watch | ErrorRecord) -> Answer:
     """Returns the answer at the end of a question's course; one without text where it failed."""
     if not isinstance(course, ErrorRecord):
         *_, last = course

@@ -26,14 +26,14 @@ def mini_data(
     sets: Annotated[str, Option(help="Sizes of larger sets of COVR and of collections, such as 10,50.")] = "",
 ) -> None:
     """Write drawn data sets in the formats of GQA, COVR and NLVR2."""
-    from ..miniworld.export import write
+    from ..miniworld.export import write_datasets
 
     wanted, named = ([part.strip() for part in text.split(",") if part.strip()] for text in (splits, only))
     try:
         sizes = [int(size) for size in sets.split(",") if size.strip()]
     except ValueError:
         raise InputError(f"--sets {sets!r} must be numbers with commas between.", hint="Such as 10,20.") from None
-    counts = write(out, images=images, seed=seed, splits=wanted, only=named, sets=sizes, progress=warn)
+    counts = write_datasets(out, images=images, seed=seed, splits=wanted, only=named, sets=sizes, progress=warn)
     for name, count in counts.items():
         print(f"{count:>7} {name}")
 
@@ -43,7 +43,7 @@ def merge(runs: Runs, out: Annotated[Path, Option(help="Folder of the new run.")
 
     Merges shards made with --offset and --limit, and runs with other seeds.
     """
-    from ..eval.run.merge import merge as pool
+    from ..eval.run.merge import merge_runs as pool
     from ..eval.run.store import Store
 
     rows = pool(runs, out)
@@ -59,7 +59,7 @@ def export(
     method: Annotated[Method | None, Option(help="Without it: all for jsonl, codevqa for others.")] = None,
 ) -> None:
     """Write a run's answers to a file in another program's format."""
-    from ..eval.report.exports import export as write
+    from ..eval.report.exports import export_run as write
     from ..eval.run.store import Store
 
     with Store.open(run) as store:
@@ -78,10 +78,10 @@ def report(
 
     The run can be under way. Several runs become one table in one page. The last line printed is the page's path.
     """
-    from ..eval.report.report import write
+    from ..eval.report.report import write_report
     from ..eval.report.table import summary_lines
 
-    written = write(runs, out, data=data)
+    written = write_report(runs, out, data=data)
     if json:
         figures = [{"run": run.name, "info": asdict(run.info), **asdict(run.summary)} for run in written.runs]
         print(encoder.dumps({"page": str(written.page), "runs": figures}, ensure_ascii=False))
@@ -106,7 +106,7 @@ def diff(
 
     Says what changed, and whether it is more than chance.
     """
-    from ..eval.report.diff import compare_runs, describe
+    from ..eval.report.diff import compare_runs, describe_difference
     from ..eval.run.store import Store
 
     with Store.open(first) as first_store, Store.open(second) as two:
@@ -114,4 +114,4 @@ def diff(
     if json:
         print(encoder.dumps(asdict(comparison), ensure_ascii=False))
     else:
-        print("\n".join(map(visible, describe(comparison))))
+        print("\n".join(map(visible, describe_difference(comparison))))

@@ -39,7 +39,7 @@ class SetAnswer:
         """Returns where a picture of the answer lies."""
         return path_of(self.collection.open()[image.index - 1])
 
-    def told(self, selection: Selection) -> str:
+    def count_text(self, selection: Selection) -> str:
         """Returns how many were selected: with their range, or until when."""
         if selection.left or self.answer.error is not None:
             looked = len(selection.picked) + len(selection.others)
@@ -50,8 +50,8 @@ class SetAnswer:
     def lines(self, most: int | None = SHOWN) -> Iterator[str]:
         """Yields what is printed below the answer."""
         for selection in self.selections:
-            yield f"{selection.question}: {self.told(selection)}"
-            yield from self._listed([pick.image for pick in selection.picked], most)
+            yield f"{selection.question}: {self.count_text(selection)}"
+            yield from self._list_images([pick.image for pick in selection.picked], most)
             if selection.unsure:
                 doubts = ", ".join(f"{self.path(pick.image)} ({pick.chance:.0%})" for pick in selection.unsure[:UNSURE])
                 yield f"  unsure: {doubts}{_more(selection.unsure, UNSURE)}"
@@ -59,9 +59,9 @@ class SetAnswer:
                 unread = ", ".join(map(self.path, selection.unread[:UNSURE]))
                 yield f"  not read: {unread}{_more(selection.unread, UNSURE)}"
         if not self.selections:
-            yield from self._listed(list(_images(self.answer.value)), most)
+            yield from self._list_images(list(_images(self.answer.value)), most)
 
-    def _listed(self, images: Sequence[ImageRef], most: int | None) -> Iterator[str]:
+    def _list_images(self, images: Sequence[ImageRef], most: int | None) -> Iterator[str]:
         yield from (f"  {self.path(image)}" for image in images[:most])
         if more := _more(images, most):
             yield f" {more} (--all)"
@@ -92,7 +92,7 @@ def print_lines(lines: Iterable[str]) -> None:
         print(visible(line))
 
 
-def compared(names: Sequence[str], answers: Sequence[SetAnswer]) -> Iterator[str]:
+def compare_answers(names: Sequence[str], answers: Sequence[SetAnswer]) -> Iterator[str]:
     """Yields the answer of each set, and where they are numbers what they differ by."""
     wide = max(map(len, names))
     ranges = [_range(answer) for answer in answers]

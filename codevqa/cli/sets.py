@@ -15,8 +15,21 @@ from typing import TYPE_CHECKING, Annotated
 from typer import Argument, Exit, Option
 
 from ..core.errors import InputError, ProgramError
-from .options import Asked, Chosen, From, Json, Pictures, Quiet, RayActors, RayAddress, Recursive, Where, Yes, check_ray
-from .terminal import checked, open_engine, print_warnings, warn
+from .options import (
+    Chosen,
+    From,
+    Json,
+    Pictures,
+    QuestionOption,
+    Quiet,
+    RayActors,
+    RayAddress,
+    Recursive,
+    Where,
+    Yes,
+    check_ray,
+)
+from .terminal import check_choice, open_engine, print_warnings, warn
 
 if TYPE_CHECKING:
     from ..batching.call_cache import Memory
@@ -63,18 +76,18 @@ def select(
     settings = choice.configure().settings
     if exact is False and settings.sets.rule_out <= -1:
         warn("--fast does nothing until a threshold is set: --set sets.rule_out=NUMBER.")
-    from .collections import carried_out, named, opened
+    from .collections import carry_out, expand_paths, open_collection
     from .set_answers import SetAnswer, path_of, print_lines, to_json
 
-    choice.checked(description)
-    collection = opened(named(words, listed), recursive, quiet)
+    choice.check_question(description)
+    collection = open_collection(expand_paths(words, listed), recursive, quiet)
     if where == "ray":
         with _pool(choice, quiet, ray_actors, ray_address) as pool:
             answer = pool.select(collection, description)
     else:
         with open_engine(choice, quiet) as vqa:
-            do = partial(_selected, vqa, collection, description)
-            answer = carried_out(vqa, [collection], do, yes=yes, quiet=quiet)
+            do = partial(_select_pictures, vqa, collection, description)
+            answer = carry_out(vqa, [collection], do, yes=yes, quiet=quiet)
     set_answer = SetAnswer(answer, collection, answer.selections)
     stored = collection.open()
     picked = [stored[pick.image.index - 1] for part in set_answer.selections[:1] for pick in part.picked[:limit]]
@@ -87,21 +100,21 @@ def select(
         sys.stdout.buffer.write(b"".join(os.fsencode(path_of(picture)) + b"\0" for picture in picked))
     else:
         print_lines(map(path_of, picked))
-    raise Exit(_report(set_answer, quiet))
+    raise Exit(_report_selection(set_answer, quiet))
 
 
-def _report(selected: SetAnswer, quiet: bool) -> int:
+def _report_selection(selected: SetAnswer, quiet: bool) -> int:
     """Says how sure a selection is; returns the exit status, 1 where it is not whole."""
     failed = selected.answer.error
     for part in selected.selections:
         if not quiet or failed is not None or part.left:
-            warn(selected.told(part))
+            warn(selected.count_text(part))
     if failed is not None:
         warn(failed.message)
     return int(failed is not None or selected.answer.declined)
 
 
-def _selected(vqa: CodeVQA, collection: Collection, description: str, memory: Memory) -> Answer:
+def _select_pictures(vqa: CodeVQA, collection: Collection, description: str, memory: Memory) -> Answer:
     """Returns what was selected, also where it ended early."""
     try:
         return vqa.select(collection, description, memory=memory)
@@ -117,14 +130,14 @@ def _pool(choice: Chosen, quiet: bool, actors: int | None, address: str | None) 
     from ..engine.codevqa import CodeVQA
     from ..eval.ray import ActorPool
 
-    factory = partial(CodeVQA.from_configuration, checked(choice, quiet))
+    factory = partial(CodeVQA.from_configuration, check_choice(choice, quiet))
     return closing(ActorPool(factory, actors=actors, address=address))
 
 
 def group(
     pictures: Pictures = None,
     *,
-    question: Asked,
+    question: QuestionOption,
     choice: Chosen,
     recursive: Recursive = False,
     listed: From = None,
@@ -136,14 +149,14 @@ def group(
     """Ask each picture one question, and group them by the answer."""
     if csv is not None and not csv.parent.is_dir():
         raise InputError(f"There is no folder {str(csv.parent)!r}.", hint="Make it, or give another.")
-    from .collections import carried_out, named, opened
+    from .collections import carry_out, expand_paths, open_collection
     from .set_answers import path_of, print_lines, to_json
 
-    choice.checked(question)
-    collection = opened(named(pictures or (), listed), recursive, quiet)
+    choice.check_question(question)
+    collection = open_collection(expand_paths(pictures or (), listed), recursive, quiet)
     with open_engine(choice, quiet) as vqa:
         do = lambda memory: vqa.group(collection, question, memory=memory)  # noqa: E731
-        groups = carried_out(vqa, [collection], do, yes=yes, quiet=quiet)
+        groups = carry_out(vqa, [collection], do, yes=yes, quiet=quiet)
     print_warnings(groups.answer)
     stored = collection.open()
     rows = [(row.answer, [path_of(stored[picture.index - 1]) for picture in row.pictures]) for row in groups]
@@ -162,7 +175,7 @@ def group(
 
 def compare(
     pictures: Annotated[list[str], Argument(metavar="A B...", help="Folders or zip files.")],
-    question: Asked,
+    question: QuestionOption,
     *,
     choice: Chosen,
     recursive: Recursive = False,
@@ -173,14 +186,14 @@ def compare(
     """Ask several folders one question, with one program for all of them."""
     if len(pictures) < 2:
         raise InputError("One folder cannot be compared.", hint="Give two or more.")
-    from .collections import carried_out, named, opened
-    from .set_answers import SetAnswer, compared, print_lines, to_json
+    from .collections import carry_out, expand_paths, open_collection
+    from .set_answers import SetAnswer, compare_answers, print_lines, to_json
 
-    choice.checked(question)
-    sets = [opened(named([word]), recursive, quiet) for word in pictures]
+    choice.check_question(question)
+    sets = [open_collection(expand_paths([word]), recursive, quiet) for word in pictures]
     with open_engine(choice, quiet) as vqa:
         do = lambda memory: vqa.compare(sets, question, memory=memory)  # noqa: E731
-        answers = carried_out(vqa, sets, do, yes=yes, quiet=quiet)
+        answers = carry_out(vqa, sets, do, yes=yes, quiet=quiet)
     set_answers = [
         SetAnswer(answer, collection_, answer.selections) for answer, collection_ in zip(answers, sets, strict=True)
     ]
@@ -194,7 +207,7 @@ def compare(
         return
     if not quiet and answers[0].program is not None:
         print(answers[0].program.source, file=sys.stderr)
-    print_lines(compared(pictures, set_answers))
+    print_lines(compare_answers(pictures, set_answers))
 
 
 def index(
@@ -215,15 +228,15 @@ def index(
     """
     check_ray(where, ray_address, ray_actors)
     from ..core.collection import Collection
-    from .collections import Pace, named, opened
+    from .collections import Pace, expand_paths, open_collection
 
-    sources = named(pictures or (), listed)
+    sources = expand_paths(pictures or (), listed)
     if drop:
         dropped = Collection(sources)
         dropped.drop_index()
         print(f"deleted {dropped.index}")
         return
-    collection = opened(sources, recursive, quiet)
+    collection = open_collection(sources, recursive, quiet)
     if where == "ray":
         with _pool(choice, quiet, ray_actors, ray_address) as pool:
             pace = Pace()
@@ -232,7 +245,7 @@ def index(
     else:
         with open_engine(choice, quiet) as vqa:
             pace = Pace()
-            with pace.shown(quiet):
+            with pace.show(quiet):
                 vqa.index(collection, pace.tell)
     size = sum(file.stat().st_size for file in collection.index.rglob("*") if file.is_file())
     print(f"{pace.done:,} pictures, {pace.rate:.1f}/s: {size / 1e6:,.1f} MB in {collection.index}")

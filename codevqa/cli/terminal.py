@@ -61,10 +61,10 @@ def read_pictures(words: Iterable[str]) -> tuple[Picture, ...]:
 
 @contextmanager
 def open_engine(choice: Chosen, quiet: bool, configuration: Configuration | None = None) -> Iterator[CodeVQA]:
-    """Opens an engine, saying how long it took; ``configuration`` is what :func:`checked` returned, if it was asked."""
+    """Opens an engine, saying how long it took; ``configuration`` is :func:`check_choice`'s, if it was asked."""
     from ..presets.presets import preset
 
-    configuration = configuration or checked(choice, quiet)
+    configuration = configuration or check_choice(choice, quiet)
     if not quiet:
         warn(f"loading {choice.preset} ({preset(configuration.preset).about}) ...")
         waiting.begin("loading models")
@@ -77,7 +77,7 @@ def open_engine(choice: Chosen, quiet: bool, configuration: Configuration | None
         yield vqa
 
 
-def checked(choice: Chosen, quiet: bool) -> Configuration:
+def check_choice(choice: Chosen, quiet: bool) -> Configuration:
     """Returns what was chosen, all of it fetched. A mistake is told before anything heavy is imported, or fetched."""
     from ..presets.assembly import check_server, prompt_sets, whole
     from ..presets.checkpoints import fetch
@@ -253,8 +253,8 @@ def line(status: Status) -> str:
     of = "" if status.total is None else f" of {status.total:,}"
     share = "" if not status.total else f" ({status.examples / status.total:.1%})"
     parts = [f"{status.examples:,}{of} questions{share}", f"{status.rate:.2f}/s"]
-    if status.left is not None:
-        left, taken = (timedelta(seconds=round(seconds)) for seconds in (status.left, status.seconds))
+    if status.seconds_left is not None:
+        left, taken = (timedelta(seconds=round(seconds)) for seconds in (status.seconds_left, status.seconds))
         parts.append(f"{left} left" if status.examples < (status.total or 0) else f"took {taken}")
     if status.skipped:
         parts.append(f"{status.skipped:,} done before")

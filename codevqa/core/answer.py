@@ -15,7 +15,7 @@ from .errors import ErrorRecord, InputError
 from .given_files import parser_errors
 from .question_kind import joins
 from .selection import Selection, selections
-from .trace import Cost, DomainWarning, Method, Number, Plain, Program, Trace
+from .trace import Cost, DomainWarning, Method, Number, Program, Trace, TraceValue
 from .value_json import read_value, value_keys
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ class Answer:
     program: Program | None
     """The program last tried; None for the baseline."""
     trace: Trace
-    value: Plain = None
+    value: TraceValue = None
     """What the program left in ``answer``, before it became text."""
     method: Method = "codevqa"
     fallback: bool = False

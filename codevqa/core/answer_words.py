@@ -59,7 +59,7 @@ def bare_reply(reply: str) -> str:
     >>> bare_reply("<think>blue?</think>**Red**"), bare_reply("Answer: red."), bare_reply("<|begin_of_box|>red")
     ('Red', 'red', 'red')
     """
-    text = _spoken(reply)
+    text = _spoken_text(reply)
     if wrapped := (list(_WRAPPED.finditer(text)) or list(_JSON.finditer(text))):
         text = next(filter(None, wrapped[-1].groups()[-2:]), "") if wrapped[-1].re is _WRAPPED else wrapped[-1][1]
     lines = [line for line in (line.strip(_DECORATION) for line in text.split("\n")) if line]
@@ -71,7 +71,7 @@ def bare_reply(reply: str) -> str:
     return rest.strip(_DECORATION).removesuffix(".").strip(_DECORATION)
 
 
-def _spoken(reply: str) -> str:
+def _spoken_text(reply: str) -> str:
     """Returns what a reply says aloud; of a long one the first and the last of it."""
     text = _CONTROL.sub("\n", without_thoughts(reply))
     return text if len(text) <= 2 * _END else f"{text[:_END]}\n{text[-_END:]}"
@@ -88,7 +88,7 @@ def yes_or_no(reply: str) -> str:
     answer = bare_reply(reply)
     if exact := truth(answer):
         return exact
-    text = _spoken(reply)
+    text = _spoken_text(reply)
     words = [match[1].lower() for match in _SAID.finditer(text)]
     words += [match[1].lower() for match in [_OPENS.match(text)] if match]
     plain = {"yes" if word in _YES.split() else "no" for word in words}
@@ -116,10 +116,10 @@ def whole_number(text: str) -> int | None:
     words = re.split(r"[\s-]+", word)
     if words == ["none"]:
         return 0
-    return _spelled(words) if len(words) < 12 and words[-1] != "and" else None
+    return _read_number_words(words) if len(words) < 12 and words[-1] != "and" else None
 
 
-def _spelled(words: list[str]) -> int | None:
+def _read_number_words(words: list[str]) -> int | None:
     total = part = 0
     last = 1 << 20  # what the next word must stay below
     for place, word in enumerate(words):

@@ -59,7 +59,7 @@ class Catalogue:
                 known[place] = Known(stamp, key, (int(width), int(height)), wrong, dict(notes))
         return known
 
-    def put(self, place: str, known: Known) -> None:
+    def add(self, place: str, known: Known) -> None:
         """Keeps what was learnt of a file, soon."""
         with self._lock:
             self._new[place] = known
@@ -84,11 +84,11 @@ class Catalogue:
             cannot_keep(self._file.parent, error)
 
 
-_told: set[Path] = set()
+_warned_folders: set[Path] = set()
 
 
 def cannot_keep(index: Path, error: Exception) -> None:
     """Warns that a folder cannot hold an index: once, however much of it fails."""
-    if index not in _told:
-        _told.add(index)
+    if index not in _warned_folders:
+        _warned_folders.add(index)
         _log.warning("The index %s cannot be kept: %s. Pictures will be looked at again next time.", index, error)

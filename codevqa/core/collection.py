@@ -23,17 +23,25 @@ from PIL import Image as PILImage
 
 from .catalogue import Catalogue, Known
 from .errors import ImageError, InputError
-from .images import Held, ImageSource, Picture, hold, shown_path
-from .picture_files import LeftOut, PictureFile, Search, Source, decoded
+from .images import FrozenSource, ImageSource, Picture, freeze_sources, shown_path
+from .picture_files import LeftOut, PictureFile, Search, Source, decode_once
 
-__all__ = ["MAX_COLLECTION", "Collection", "LeftOut", "Pictures", "StoredPicture", "Tell", "held"]
+__all__ = [
+    "MAX_COLLECTION",
+    "Collection",
+    "LeftOut",
+    "Pictures",
+    "ProgressListener",
+    "StoredPicture",
+    "freeze_pictures",
+]
 
 MAX_COLLECTION = 20_000
 """Most pictures of one collection."""
-_CATALOGUE, _SHELF = "codevqa.jsonl", "codevqa-features"
+_CATALOGUE, _FEATURE_FOLDER = "codevqa.jsonl", "codevqa-features"
 """What an index folder holds. A user may have chosen a folder that holds other things, too."""
 
-Tell: TypeAlias = Callable[[int, int], object]
+ProgressListener: TypeAlias = Callable[[int, int], object]
 """Told how many files were looked at, of how many."""
 
 
@@ -44,7 +52,7 @@ class StoredPicture(Picture):
     """Its file, or the zip file that it is in."""
     member: str
     """Its name in the zip file; empty for a file."""
-    shelf: Path
+    feature_folder: Path
     """Folder in which models may keep what they made of it."""
     _file: PictureFile
     _known: Known
@@ -55,7 +63,13 @@ class StoredPicture(Picture):
         self, file: PictureFile, known: Known, index: Path, catalogue: Catalogue, notes: dict[str, float]
     ) -> None:
         fields = {"key": known.key, "name": file.name, "path": Path(file.path), "member": file.member}
-        own = {"shelf": index / _SHELF, "_file": file, "_known": known, "_catalogue": catalogue, "_notes": notes}
+        own = {
+            "feature_folder": index / _FEATURE_FOLDER,
+            "_file": file,
+            "_known": known,
+            "_catalogue": catalogue,
+            "_notes": notes,
+        }
         for name, value in {**fields, **own}.items():
             object.__setattr__(self, name, value)
 
@@ -71,7 +85,7 @@ class StoredPicture(Picture):
         Raises:
             ImageError: its file is gone, or changed since the collection was opened.
         """
-        return decoded(self.key, self._load)
+        return decode_once(self.key, self._load)
 
     def check(self) -> None:
         """Checks that the file is as it was; what is remembered of it would be about another picture.
@@ -87,7 +101,7 @@ class StoredPicture(Picture):
             self._load()
             object.__setattr__(self, "_known", self._known._replace(stamp=stamp))  # the same picture: read once
 
-    def noted(self, name: str, compute: Callable[[PILImage.Image], float]) -> float:
+    def measure(self, name: str, compute: Callable[[PILImage.Image], float]) -> float:
         """Returns a number that depends on the pixels alone, from the catalogue where it is known.
 
         Raises:
@@ -96,7 +110,7 @@ class StoredPicture(Picture):
         notes = self._notes
         if name not in notes:
             notes[name] = compute(self.pixels)
-            self._catalogue.put(self._file.place, self._known._replace(notes=notes))
+            self._catalogue.add(self._file.place, self._known._replace(notes=notes))
         return notes[name]
 
     def keep_notes(self) -> None:
@@ -148,7 +162,7 @@ class Collection:
         self._pictures: tuple[StoredPicture, ...] | None = None
         self._lock = threading.Lock()
 
-    def open(self, tell: Tell | None = None) -> tuple[StoredPicture, ...]:
+    def open(self, tell: ProgressListener | None = None) -> tuple[StoredPicture, ...]:
         """Finds the pictures, and reads those that are new or changed. The second call returns what the first did.
 
         Raises:
@@ -156,14 +170,14 @@ class Collection:
         """
         with self._lock:
             if self._pictures is None:
-                self._pictures = self._opened(tell)
+                self._pictures = self._read_pictures(tell)
             return self._pictures
 
-    def _opened(self, tell: Tell | None) -> tuple[StoredPicture, ...]:
+    def _read_pictures(self, tell: ProgressListener | None) -> tuple[StoredPicture, ...]:
         search = Search(recursive=self.recursive, by_path=self.by_path)
         files = list(islice(search.files(self.sources), MAX_COLLECTION + 1))
         if len(files) > MAX_COLLECTION:
-            raise InputError(f"{self._shown} has more than {MAX_COLLECTION:,} pictures.", hint="Give a part of them.")
+            raise InputError(f"{self._label} has more than {MAX_COLLECTION:,} pictures.", hint="Give a part of them.")
         catalogue = Catalogue(self.index / _CATALOGUE)
         known = catalogue.read()
         pictures, left_out = [], search.left_out
@@ -185,7 +199,7 @@ class Collection:
             why = f" {left_out[0].name}: {left_out[0].why}" if left_out else ""
             deep = not (left_out or self.recursive) and any(map(_has_folders, self.sources))
             hint = "Look into its folders with --recursive." if deep else "Give a folder of pictures."
-            raise InputError(f"{self._shown} has no picture that can be read.{why}", hint=hint)
+            raise InputError(f"{self._label} has no picture that can be read.{why}", hint=hint)
         return tuple(pictures)
 
     def share(self, place: int, step: int) -> Collection:
@@ -201,8 +215,8 @@ class Collection:
             OSError: it cannot be deleted.
         """
         (self.index / _CATALOGUE).unlink(missing_ok=True)
-        if (self.index / _SHELF).exists():
-            shutil.rmtree(self.index / _SHELF)
+        if (self.index / _FEATURE_FOLDER).exists():
+            shutil.rmtree(self.index / _FEATURE_FOLDER)
         with suppress(OSError):  # it is not empty, or not there
             self.index.rmdir()
 
@@ -214,10 +228,10 @@ class Collection:
 
     def __repr__(self) -> str:
         count = "not opened" if self._pictures is None else f"{len(self._pictures):,} pictures"
-        return f"<Collection {self._shown}: {count}>"
+        return f"<Collection {self._label}: {count}>"
 
     @property
-    def _shown(self) -> str:
+    def _label(self) -> str:
         first = shown_path(os.fsdecode(self.sources[0])) if self.sources else "This collection"
         return first if len(self.sources) < 2 else f"{first} and {len(self.sources) - 1:,} more"
 
@@ -226,13 +240,13 @@ Pictures: TypeAlias = "ImageSource | Sequence[ImageSource] | Collection"
 """What a question is asked about."""
 
 
-def held(pictures: Pictures) -> tuple[Held, ...]:
-    """Returns pictures as :func:`~.images.hold` does, or those of a collection, which is opened.
+def freeze_pictures(pictures: Pictures) -> tuple[FrozenSource, ...]:
+    """Returns pictures as :func:`~.images.freeze_sources` does, or those of a collection, which is opened.
 
     Raises:
         InputError: the collection cannot be opened.
     """
-    return pictures.open() if isinstance(pictures, Collection) else hold(pictures)
+    return pictures.open() if isinstance(pictures, Collection) else freeze_sources(pictures)
 
 
 def _looked_at(
@@ -261,9 +275,9 @@ def _look(file: PictureFile, old: Known | None, catalogue: Catalogue) -> Known:
         if getattr(error.__context__, "errno", None) is not None:
             return known  # the file may be whole, and the disk or the network not: it is read again next time
     else:
-        decoded(picture.key, lambda: picture.pixels)
+        decode_once(picture.key, lambda: picture.pixels)
         known = Known(stamp, picture.key, picture.size)
-    catalogue.put(file.place, known)
+    catalogue.add(file.place, known)
     return known
 
 

@@ -22,10 +22,10 @@ from typing import Literal, TypeAlias
 
 from .answer import Answer
 from .errors import ErrorRecord
-from .trace import Call, Plain, Program
+from .trace import Call, Program, TraceValue
 
 
-class Told:
+class ShortRepr:
     """Shows itself on one line: its name and its fields, each cut short."""
 
     def __repr__(self) -> str:
@@ -34,7 +34,7 @@ class Told:
 
 
 @dataclass(frozen=True, repr=False)
-class Shown(Told):
+class PromptExample(ShortRepr):
     """One in-context example that the language model is shown."""
 
     id: str
@@ -44,19 +44,19 @@ class Shown(Told):
 
 
 @dataclass(frozen=True, repr=False)
-class Prepared(Told):
+class Prepared(ShortRepr):
     """The pictures are read and the prompt is made: these examples were picked, in the order shown.
 
     Not told where there is no prompt: of the baseline, and of a program that the user wrote.
     """
 
-    examples: tuple[Shown, ...]
+    examples: tuple[PromptExample, ...]
     prompt: str
     """Exactly what the language model sees."""
 
 
 @dataclass(frozen=True, repr=False)
-class Writing(Told):
+class Writing(ShortRepr):
     """The program as far as it is written; each replaces the one before.
 
     Language models that cannot tell skip this, and so do programs that come from memory. Where nobody takes events for
@@ -67,32 +67,32 @@ class Writing(Told):
 
 
 @dataclass(frozen=True, repr=False)
-class Wrote(Told):
+class Wrote(ShortRepr):
     """A program is written, or was given by the user, and goes to the check and then runs."""
 
     program: Program
 
 
 @dataclass(frozen=True, repr=False)
-class CallBegan(Told):
+class CallBegan(ShortRepr):
     """The program calls a primitive and waits for it."""
 
     index: int
     """Counted from 1, as in the :class:`~codevqa.Call` that ends it."""
     name: str
-    arguments: Mapping[str, Plain]
+    arguments: Mapping[str, TraceValue]
     line: int | None
 
 
 @dataclass(frozen=True, repr=False)
-class CallEnded(Told):
+class CallEnded(ShortRepr):
     """The primitive has answered, or failed."""
 
     call: Call
 
 
 @dataclass(frozen=True, repr=False)
-class Rejected(Told):
+class Rejected(ShortRepr):
     """A program failed its check or its run.
 
     It is written again (``repair``), other programs for the question are run (``others``), the plain answer takes its
@@ -105,14 +105,14 @@ class Rejected(Told):
 
 
 @dataclass(frozen=True, repr=False)
-class Answered(Told):
+class Answered(ShortRepr):
     """The end, with everything. Its trace holds all calls told before."""
 
     answer: Answer
 
 
 @dataclass(frozen=True, repr=False)
-class Failed(Told):
+class Failed(ShortRepr):
     """The end without an answer: the pictures, the question, a model or (where the user wrote it) the program."""
 
     error: ErrorRecord
@@ -124,5 +124,5 @@ class Failed(Told):
 Event: TypeAlias = Prepared | Writing | Wrote | CallBegan | CallEnded | Rejected | Answered | Failed
 """Any of them; tell them apart with ``match``."""
 
-Tell: TypeAlias = Callable[[Event], None]
+EventListener: TypeAlias = Callable[[Event], None]
 """Takes an event; called from the engine's thread, or from a model's. Quick, and never raises."""

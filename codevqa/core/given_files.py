@@ -34,9 +34,9 @@ def read_text(path: Traversable | Path, shown: str = "") -> str:
     shown = shown or str(path)
     try:
         if not isinstance(path, Path):  # inside an archive
-            return _decoded(path.read_bytes(), shown)
+            return _decode_text(path.read_bytes(), shown)
         with open_file(path, shown) as file:
-            return _decoded(file.read(LARGEST + 1), shown)
+            return _decode_text(file.read(LARGEST + 1), shown)
     except FileNotFoundError:
         raise InputError(f"No file {shown}.", hint="Check the path.") from None
     except (OSError, ValueError) as error:  # the latter for a path that no file can have
@@ -64,7 +64,7 @@ def read_stdin() -> str:
     Raises:
         InputError: it is too large, or not text.
     """
-    return _decoded(sys.stdin.buffer.read(LARGEST + 1), "standard input")
+    return _decode_text(sys.stdin.buffer.read(LARGEST + 1), "standard input")
 
 
 def read_lines(text: str) -> Iterator[tuple[int, str]]:
@@ -151,7 +151,7 @@ def check_values(value: Any, where: str, *, finite: bool = True, depth: int = 0)
         raise InputError(f"{where}: a number is {value}.", hint="Give a finite one.")
 
 
-def _decoded(data: bytes, shown: str) -> str:
+def _decode_text(data: bytes, shown: str) -> str:
     if len(data) > LARGEST:
         raise InputError(f"{shown} has more than {LARGEST >> 20} MB.", hint="Split it.")
     try:

@@ -60,16 +60,18 @@ class Picture:
         """Width and height in pixels."""
         return self.pixels.size
 
-    def noted(self, name: str, compute: Callable[[PILImage.Image], float]) -> float:
+    def measure(self, name: str, compute: Callable[[PILImage.Image], float]) -> float:
         """Returns a number that depends on the pixels alone. Where it is kept beside the picture, it has a name."""
         return compute(self.pixels)
 
 
-Held: TypeAlias = "str | os.PathLike[str] | bytes | Picture | ImageError"
+FrozenSource: TypeAlias = "str | os.PathLike[str] | bytes | Picture | ImageError"
 """A source that its owner cannot change any more, or why it cannot be used."""
 
 
-def hold(sources: ImageSource | Held | Sequence[ImageSource | Held]) -> tuple[Held, ...]:
+def freeze_sources(
+    sources: ImageSource | FrozenSource | Sequence[ImageSource | FrozenSource],
+) -> tuple[FrozenSource, ...]:
     """Reads pictures that may change: arrays, PIL images and bytearrays. Paths and bytes stay as they are.
 
     Call it in the thread that was given them, before that thread goes on. It never raises: an error is raised when
@@ -79,16 +81,16 @@ def hold(sources: ImageSource | Held | Sequence[ImageSource | Held]) -> tuple[He
     if len(pictures) > MAX_PICTURES and not all(isinstance(picture, Picture) for picture in pictures):
         hint = f"The limit is {MAX_PICTURES:,} a question: give a Collection of their files."
         return (ImageError(f"These are {len(pictures):,} pictures.", hint=hint),)
-    return tuple(map(_held, pictures))
+    return tuple(map(_freeze_source, pictures))
 
 
-def load_picture(source: ImageSource | Held) -> Picture:
+def load_picture(source: ImageSource | FrozenSource) -> Picture:
     """Reads one picture from a path, encoded bytes, a PIL image or a NumPy array of bytes.
 
     Raises:
         ImageError: it is missing, not a picture, truncated, animated or too large.
     """
-    source = _held(source)
+    source = _freeze_source(source)
     if isinstance(source, ImageError):
         raise source
     if isinstance(source, Picture):
@@ -131,13 +133,13 @@ def decode_picture(content: bytes, name: str) -> Picture:
     return _decode(io.BytesIO(content), name, Path(name).name)
 
 
-def load_pictures(sources: ImageSource | Held | Sequence[ImageSource | Held]) -> tuple[Picture, ...]:
+def load_pictures(sources: ImageSource | FrozenSource | Sequence[ImageSource | FrozenSource]) -> tuple[Picture, ...]:
     """Reads one picture or several; at least one is needed.
 
     Raises:
         ImageError: a picture cannot be used, the list is empty, or there are too many.
     """
-    pictures = hold(sources)
+    pictures = freeze_sources(sources)
     if not pictures:
         raise ImageError("No picture was given.", hint="Give at least one.")
     return tuple(map(load_picture, pictures))
@@ -150,7 +152,7 @@ def cut(picture: Picture, part: tuple[int, int, int, int]) -> Picture:
     return Picture(pixels, _key(pixels), picture.name)
 
 
-def _held(source: ImageSource | Held) -> Held:
+def _freeze_source(source: ImageSource | FrozenSource) -> FrozenSource:
     try:
         if isinstance(source, PILImage.Image):
             return _of_opened(source)
@@ -176,7 +178,7 @@ def _of_opened(image: PILImage.Image) -> Picture:
     except ImageError:
         raise
     except Exception as error:  # noqa: BLE001 - as in _decode; Pillow reads an open file only now
-        raise ImageError(f"{shown} cannot be read: {_said(error)}.", hint="Convert it to RGB.") from None
+        raise ImageError(f"{shown} cannot be read: {_error_text(error)}.", hint="Convert it to RGB.") from None
 
 
 def _of_array(array: Any) -> Picture:
@@ -205,7 +207,7 @@ def _decode(file: IO[bytes], shown: str, name: str) -> Picture:
     except UnidentifiedImageError:
         raise ImageError(f"{shown} is not a picture this can read.", hint=_READABLE) from None
     except Exception as error:  # noqa: BLE001 - of damaged bytes Pillow's decoders raise TypeError and IndexError too
-        raise ImageError(f"{shown} is damaged: {_said(error)}.", hint="Save it again.") from None
+        raise ImageError(f"{shown} is damaged: {_error_text(error)}.", hint="Save it again.") from None
 
 
 def _levels(image: PILImage.Image) -> tuple[int, int]:
@@ -267,7 +269,7 @@ def _check_still(image: PILImage.Image, shown: str) -> None:
         raise ImageError(f"{shown} is animated.", hint="Save the frame you mean.")
 
 
-def _said(error: Exception) -> str:
+def _error_text(error: Exception) -> str:
     return " ".join(str(error).split())
 
 

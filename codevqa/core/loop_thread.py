@@ -109,7 +109,7 @@ class LoopThread:
             with self._lock:
                 if self._closing:
                     raise EngineClosedError
-                future = asyncio.run_coroutine_threadsafe(self._guarded(work), self._loop)
+                future = asyncio.run_coroutine_threadsafe(self._guard(work), self._loop)
                 self._callers.add(future)
         except CodeVQAError:
             work.close()  # an interrupt leaves it alone: the loop may be at work on it
@@ -140,7 +140,7 @@ class LoopThread:
     def _is_inside(self) -> bool:
         return self in _INSIDE.get() or threading.current_thread() is self._thread
 
-    async def _guarded(self, work: Coroutine[Any, Any, Result]) -> Result:
+    async def _guard(self, work: Coroutine[Any, Any, Result]) -> Result:
         """Awaits a caller's work; nothing comes out of it that would end the loop, or leave the caller waiting."""
         task = asyncio.current_task()
         assert task is not None

@@ -68,7 +68,7 @@ class PictureFile:
         if not self.member:
             return load_picture(self.path)
         try:
-            return decode_picture(_unpacked(self), self.name)
+            return decode_picture(_unpack(self), self.name)
         except ImageError:
             raise
         except Exception as error:  # noqa: BLE001 - of damaged zip files Python's module raises a dozen kinds
@@ -116,14 +116,14 @@ class Search:
             raise InputError(f"Cannot read {shown_path(path)}: {why}.", hint="Check the path.") from None
 
     def _in_folder(self, root: str, before: str) -> Iterator[PictureFile]:
-        def failed(error: OSError) -> None:
+        def note_failure(error: OSError) -> None:
             if error.filename == root:
                 raise error
             name = shown_path(os.path.relpath(error.filename, root))
             self.left_out.append(LeftOut(name, f"{error.strerror or error}."))
 
         met: set[tuple[int, int]] = set()  # folders that links lead to a second time, perhaps in circles
-        for folder, folders, files in os.walk(root, onerror=failed, followlinks=True):
+        for folder, folders, files in os.walk(root, onerror=note_failure, followlinks=True):
             at = Path(folder).stat()
             if (at.st_dev, at.st_ino) in met:
                 folders.clear()
@@ -164,7 +164,7 @@ def archive(path: str) -> zipfile.ZipFile:
     return zipfile.ZipFile(path)
 
 
-def _unpacked(file: PictureFile) -> bytes:
+def _unpack(file: PictureFile) -> bytes:
     """Returns a member's bytes, unless they would be more than a picture's."""
     info = archive(file.path).getinfo(file.member)
     if info.file_size > MAX_BYTES:
@@ -180,6 +180,6 @@ recent: LRUCache[str, PILImage.Image] = LRUCache(DECODED_BYTES, getsizeof=lambda
 
 
 @cached(recent, key=lambda key, _: key, lock=threading.Lock())
-def decoded(key: str, load: Callable[[], PILImage.Image]) -> PILImage.Image:
+def decode_once(key: str, load: Callable[[], PILImage.Image]) -> PILImage.Image:
     """Returns the picture of a key, decoded now unless it was a moment ago."""
     return load()

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from .answer_words import LITERAL, bare_reply, number_in, truth, whole_number, yes_or_no
-from .text import unmarked
+from .text import break_control_tokens
 from .trace import Form
 
 Kind: TypeAlias = Literal["yes_no", "choice", "number", "open"]
@@ -37,7 +37,7 @@ class QuestionKind:
             return "" if number else f"the question wants a number, not {answer!r}"
         return ""
 
-    def fitted(self, answer: str) -> str:
+    def fit(self, answer: str) -> str:
         """Returns an answer in the words of its kind where nothing is lost by that: "two" as "2", "The cup." as "cup".
 
         Where a question names choices, "or" may also join two subjects, so other answers stay as they are.
@@ -60,7 +60,7 @@ class QuestionKind:
             return yes_or_no(reply) or None
         text = bare_reply(reply)
         number = number_in(reply) if self.kind == "number" else None
-        return self.fitted(text).lower() if number is None else str(number)
+        return self.fit(text).lower() if number is None else str(number)
 
 
 _AUXILIARY = re.compile(
@@ -253,16 +253,16 @@ def bare(text: str) -> str:
     >>> bare('Is the "STOP" sign red? ')
     'is the stop sign red?'
     """
-    words = unmarked(text).lower().translate(_MARKS).rstrip(" ").split(" ")
+    words = break_control_tokens(text).lower().translate(_MARKS).rstrip(" ").split(" ")
     return " ".join(words[:_WORDS]) or text
 
 
-def put(question: str, wording: Wording, form: Form) -> str:
+def word_question(question: str, wording: Wording, form: Form) -> str:
     """Returns a user's question, or statement, in a wording.
 
-    >>> put("There is an empty glass.", "asked", "set")
+    >>> word_question("There is an empty glass.", "asked", "set")
     'Is it true that There is an empty glass?'
-    >>> put('Both signs say "Stop".', "release", "set"), put("Red or blue", "release", "image")
+    >>> word_question('Both signs say "Stop".', "release", "set"), word_question("Red or blue", "release", "image")
     ('Is it true that both signs say stop?', 'red or blue')
     """
     if wording == "release":

@@ -75,7 +75,7 @@ def selections(trace: Trace) -> tuple[Selection, ...]:
         if call.error is not None:
             continue
         if call.name in ("select", "count") and any(evidence.kind == "select" for evidence in call.evidence):
-            results.append(_selected(call))
+            results.append(_call_selection(call))
         picture, question = call.arguments.get("img"), call.arguments.get("question")
         if call.name in ("query", "visual_query") and isinstance(picture, ImageRef) and isinstance(question, str):
             if question not in asked:
@@ -83,7 +83,7 @@ def selections(trace: Trace) -> tuple[Selection, ...]:
                 results.append(Selection(question, ()))  # holds its place
             asked[question].setdefault(picture, call)
     whole = [
-        _looped(selection.question, asked[selection.question]) if selection.question in asked else selection
+        _loop_selection(selection.question, asked[selection.question]) if selection.question in asked else selection
         for selection in results
     ]
     return tuple(selection for selection in whole if selection is not None)
@@ -99,14 +99,14 @@ def chance_of_yes(answer: str, evidence: Sequence[Evidence]) -> float:
     if last is not None and last.kind == "corrected":
         return last.scores[0]
     if last is not None and last.kind == "itm" and last.scores:
-        right = _matched(last.scores)
+        right = _match_probability(last.scores)
     elif last is not None and last.kind == "eyes" and answer in last.choices:
         right = last.scores[last.choices.index(answer)]
     right = min(max(right, 0.5), 1.0)
     return right if answer == "yes" else min(1 - right, 0.499)
 
 
-def _matched(logits: Sequence[float]) -> float:
+def _match_probability(logits: Sequence[float]) -> float:
     """Returns how probable it is that what image-text matching says of descriptions is right."""
     first, weight = MATCH
     holds = [logistic(first + weight * logit) for logit in logits]
@@ -143,7 +143,7 @@ def number_range(chances: Sequence[float]) -> tuple[int, int]:
     return certain + low, certain + int(ends[low]) - 1
 
 
-def _selected(call: Call) -> Selection:
+def _call_selection(call: Call) -> Selection:
     by_kind = {evidence.kind: evidence for evidence in call.evidence}
     seen, out = by_kind["select"], by_kind.get("ruled_out", Evidence("ruled_out"))
     unread, left = (by_kind.get(kind, Evidence(kind)).images for kind in ("unread", "left"))
@@ -154,7 +154,7 @@ def _selected(call: Call) -> Selection:
     return replace(split, high=high, ruled_out=len(out.images), unread=unread, left=len(left))
 
 
-def _looped(question: str, calls: Mapping[ImageRef, Call]) -> Selection | None:
+def _loop_selection(question: str, calls: Mapping[ImageRef, Call]) -> Selection | None:
     """Returns what a loop selected; None where it asked one picture alone, or for more than yes or no."""
     whole = len({ref.index for ref in calls}) == len(calls) > 1
     if not whole or any(call.value not in ("yes", "no") for call in calls.values()):

@@ -28,7 +28,7 @@ _SHOULD = "Input should be "
 """How pydantic begins most of what it says."""
 
 
-def checked(name: str, value: object, kind: Any, *, written: bool = False) -> Any:
+def check_value(name: str, value: object, kind: Any, *, written: bool = False) -> Any:
     """Returns a value as an annotation takes it: 2 as 2.0 for a float, and where it is ``written`` "2" as 2, too.
 
     Raises:
@@ -39,7 +39,7 @@ def checked(name: str, value: object, kind: Any, *, written: bool = False) -> An
             return _adapter(kind).validate_strings(value)
         return _adapter(kind).validate_python(value)
     except ValidationError as error:
-        raise InputError(f"{name} {_told(error.errors(include_url=False))}") from None
+        raise InputError(f"{name} {_describe_mistakes(error.errors(include_url=False))}") from None
 
 
 @cache
@@ -59,10 +59,12 @@ def input_error(error: ValidationError, kind: type, table: str = "") -> InputErr
         return InputError(f"{name} is missing.")
     if first["type"] == "value_error":
         return InputError(f"{name} {first['ctx']['error']}.")
-    return InputError(f"{name} {_told([first, *(other for other in others if other['loc'][0] == first['loc'][0])])}")
+    return InputError(
+        f"{name} {_describe_mistakes([first, *(other for other in others if other['loc'][0] == first['loc'][0])])}"
+    )
 
 
-def _told(mistakes: Iterable[ErrorDetails]) -> str:
+def _describe_mistakes(mistakes: Iterable[ErrorDetails]) -> str:
     """Returns in pydantic's words what a value must be; of a union, each thing that it may be."""
     first, *others = mistakes
     texts = list(dict.fromkeys(mistake["msg"].partition(", unable to")[0] for mistake in (first, *others)))
@@ -84,7 +86,7 @@ class _Table:
 
     @model_validator(mode="wrap")
     @classmethod
-    def _checked(cls, data: Any, make: ModelWrapValidatorHandler[Self]) -> Self:
+    def _check_values(cls, data: Any, make: ModelWrapValidatorHandler[Self]) -> Self:
         try:
             return make(data)
         except ValidationError as error:

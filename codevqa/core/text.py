@@ -16,7 +16,7 @@ _FORGED = re.compile(rf"={{3}}|\b[QA]:|# Image\b|{_MARK.pattern}")
 """What no caption holds, and a prompt is made of."""
 
 
-def unmarked(text: str) -> str:
+def break_control_tokens(text: str) -> str:
     """Returns a text in which no tokenizer finds a control token; a program stays the program that it is."""
     return _MARK.sub(r"\g<0> ", text)
 
@@ -26,11 +26,11 @@ def one_line(text: str, *, spaces: bool = False) -> str:
 
     With ``spaces`` several in a row stay several.
     """
-    line = spaced(text) if spaces else " ".join(text.split())
-    return unmarked(_SECTION.sub("= ", line))
+    line = join_lines(text) if spaces else " ".join(text.split())
+    return break_control_tokens(_SECTION.sub("= ", line))
 
 
-def spaced(text: str) -> str:
+def join_lines(text: str) -> str:
     """Returns a text on one line, with as many spaces in it as there are."""
     return _BREAK.sub(" ", text).strip()
 

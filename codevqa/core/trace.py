@@ -28,7 +28,7 @@ def methods_of(*, eyes: bool, reads: bool) -> tuple[Method, ...]:
     return tuple(method for method, can in able.items() if can)
 
 
-Plain: TypeAlias = Any
+TraceValue: TypeAlias = Any
 """None, bool, int, float, str, :class:`ImageRef`, and lists, tuples and dicts of these."""
 
 
@@ -162,9 +162,9 @@ class Call:
     index: int
     """Counted from 1 in the order the calls began."""
     name: str
-    arguments: Mapping[str, Plain]
+    arguments: Mapping[str, TraceValue]
     """Argument values by parameter name."""
-    value: Plain
+    value: TraceValue
     """What it returned; None where it failed."""
     seconds: Number
     """Wall time, waiting for the batch included."""
@@ -235,7 +235,7 @@ class Trace:
         return f"<Trace: {', '.join(f'{count} {name}' for count, name in counts if count) or 'nothing'}>"
 
 
-def _show(value: Plain) -> str:
+def _show(value: TraceValue) -> str:
     if isinstance(value, ImageRef):
         return str(value)
     if isinstance(value, list | tuple):

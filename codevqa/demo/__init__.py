@@ -7,6 +7,6 @@
 from __future__ import annotations
 
 from .limits import DemoLimits
-from .serve import main
+from .serve import serve_page
 
-__all__ = ["DemoLimits", "main"]
+__all__ = ["DemoLimits", "serve_page"]

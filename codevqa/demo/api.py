@@ -9,7 +9,7 @@ from typing import Any, Literal, TypedDict
 import gradio as gr
 from gradio.events import api as offer
 
-from .service import DemoRequest, DemoService, public
+from .service import DemoRequest, DemoService, hide_folders
 
 
 class UploadedPicture(TypedDict):
@@ -45,7 +45,7 @@ def offer_api(service: DemoService, **queue: Any) -> None:
             method: codevqa writes a program; pnpvqa and direct are baselines without one.
             shots: in-context examples; 0 takes the prompt set's number.
         """
-        return await _answer(service, DemoRequest(_paths(images), question, method, shots), request)
+        return await _ask_service(service, DemoRequest(_paths(images), question, method, shots), request)
 
     async def run(
         program: str,
@@ -60,18 +60,18 @@ def offer_api(service: DemoService, **queue: Any) -> None:
             images: the pictures, each from gradio_client.handle_file(path).
             question: the question it answers, where it needs one.
         """
-        return await _answer(service, DemoRequest(_paths(images), question, program=program), request)
+        return await _ask_service(service, DemoRequest(_paths(images), question, program=program), request)
 
     offer(ask, api_name="ask", **queue)
     offer(run, api_name="run", **queue)
 
 
-async def _answer(service: DemoService, asked: DemoRequest, request: gr.Request) -> tuple[str, str]:
+async def _ask_service(service: DemoService, asked: DemoRequest, request: gr.Request) -> tuple[str, str]:
     session = str(request.session_hash or f"once-{secrets.token_hex(8)}")
     *_, live = [state async for state in service.serve(asked, session)]
     if live.answer is None or (live.error is not None and asked.program is None):
         raise gr.Error(live.error.message if live.error else "", print_exception=False)
-    return live.answer.text, public(live.answer).to_json()
+    return live.answer.text, hide_folders(live.answer).to_json()
 
 
 def _paths(images: Any) -> list[str]:

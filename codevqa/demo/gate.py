@@ -144,7 +144,7 @@ class Gate:
         self._coming += int(length)
         try:
             # A walk through the folder takes as long as the disk likes.
-            if await asyncio.to_thread(_size, self._files) + self._coming > self._limits.stored_bytes:
+            if await asyncio.to_thread(_folder_size, self._files) + self._coming > self._limits.stored_bytes:
                 raise HTTPException(503, NO_ROOM)
             yield
         except OSError as error:
@@ -170,10 +170,10 @@ class Gate:
             raise HTTPException(400, "The request is not JSON that can be read.") from None
         if not isinstance(request_data, dict) or request_data.get("data", ()) is None:
             raise HTTPException(400, "The request is not one of the page or its clients.")
-        if not all(self._uploaded(path) for path in _paths(request_data)):
+        if not all(self._is_upload(path) for path in _uploaded_paths(request_data)):
             raise HTTPException(400, "Pictures are uploaded, not named by an address or a path.")
 
-    def _uploaded(self, path: str) -> bool:
+    def _is_upload(self, path: str) -> bool:
         """Whether a path names a file among the uploads, as far as its text tells; it may be gone."""
         if ADDRESS.match(path) or any(len(part) > LONGEST for part in os.fsencode(path).split(b"/")):
             return False
@@ -182,7 +182,7 @@ class Gate:
         return place.is_relative_to(self._files) and len(place.relative_to(self._files).parts) > 1
 
 
-def _paths(data: Any) -> Iterator[str]:
+def _uploaded_paths(data: Any) -> Iterator[str]:
     """Yields each text under a key that Gradio takes for a file's place."""
     waiting = [data]
     while waiting:
@@ -203,7 +203,7 @@ def _is_number(host: str) -> bool:
     return True
 
 
-def _size(folder: Path) -> int:
+def _folder_size(folder: Path) -> int:
     """Returns how many bytes lie in a folder; files may be deleted meanwhile."""
     total = 0
     for place in folder.rglob("*"):

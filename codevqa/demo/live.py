@@ -14,7 +14,18 @@ from .. import pages
 from ..core.answer import Answer
 from ..core.answer_words import DONT_KNOW
 from ..core.errors import ErrorRecord
-from ..core.events import Answered, CallBegan, CallEnded, Event, Failed, Prepared, Rejected, Shown, Writing, Wrote
+from ..core.events import (
+    Answered,
+    CallBegan,
+    CallEnded,
+    Event,
+    Failed,
+    Prepared,
+    PromptExample,
+    Rejected,
+    Writing,
+    Wrote,
+)
 from ..core.images import Picture
 from ..core.notices import current
 from ..core.trace import Call
@@ -80,9 +91,9 @@ class LiveQuestion:
         self._note, self._outcome = "working ...", ""
         self._compared, self._without_note = compared, "working ..." if compared else ""
         self._messages: list[tuple[str, str]] = []
-        self._examples: Sequence[Shown] = ()
+        self._examples: Sequence[PromptExample] = ()
         self._own, self._source, self._writing = source is not None, source or "", True
-        self._edited = None if source is None else _edited(original, source)
+        self._edited = None if source is None else _diff_program(original, source)
         self._rejected: ErrorRecord | None = None
         self.calls: list[Call] = []
         """Those that ended."""
@@ -248,7 +259,7 @@ def opened_html(number: int, answer: Answer, pictures: Sequence[Picture]) -> str
     return pages.demo_html("opened", number, name, answer.text or "(nothing)", cards)
 
 
-def _edited(original: str, source: str) -> tuple[str, list[str]]:
+def _diff_program(original: str, source: str) -> tuple[str, list[str]]:
     """Returns whose program ran, and the lines that a visitor changed beside those they replaced."""
     lines = list(unified_diff(original.splitlines(), source.splitlines(), n=0, lineterm=""))[2:]
     changed = [line for line in lines if not line.startswith("@@")]

@@ -28,12 +28,12 @@ class Opening:
     """The example, answered once for all visitors."""
 
     def __init__(self) -> None:
-        self._shown: Future[tuple[LiveQuestion, PageUpdate]] = Future()
+        self._example: Future[tuple[LiveQuestion, PageUpdate]] = Future()
         self._asked = threading.Event()
 
-    async def shown(self) -> tuple[LiveQuestion, PageUpdate]:
+    async def example(self) -> tuple[LiveQuestion, PageUpdate]:
         """Returns the example, once it is answered, and what the page shows of it."""
-        shown = await asyncio.shield(asyncio.wrap_future(self._shown))  # a visitor who leaves must not end it
+        shown = await asyncio.shield(asyncio.wrap_future(self._example))  # a visitor who leaves must not end it
         self._asked.set()
         return shown
 
@@ -49,10 +49,10 @@ class Opening:
             live.pictures = load_pictures(paths)
             if all(getattr(configuration, field) == getattr(mini, field) for field in ("parts", "settings", "options")):
                 live.replay(*shipped_answers())
-                self._shown.set_result((live, live.view()._replace(status=demo_html("status", SHIPPED))))
+                self._example.set_result((live, live.view()._replace(status=demo_html("status", SHIPPED))))
                 self._asked.wait(HEAD_START)  # loading would hold up the browser that fetches the page
             vqa = engine()
-            if not self._shown.done():
+            if not self._example.done():
                 for event in vqa.watch(list(live.pictures), question):
                     live.feed(event)
                 for event in vqa.watch(list(live.pictures), question, method=without_program(vqa)):
@@ -61,9 +61,9 @@ class Opening:
             live.fail(error.record())
             raise
         finally:
-            if not self._shown.done():
+            if not self._example.done():
                 live.end("Stopped.")
-                self._shown.set_result((live, live.view()))
+                self._example.set_result((live, live.view()))
 
 
 def without_program(vqa: CodeVQA) -> Method:

@@ -51,7 +51,7 @@ SAME = {
 """Settings that say the same in light and dark: these variables change their meaning by themselves."""
 
 
-def build(service: DemoService) -> gr.Blocks:
+def build_page(service: DemoService) -> gr.Blocks:
     """Returns the page with its events and the API."""
     limits, parts = service.limits, SimpleNamespace()
     with gr.Blocks(
@@ -177,24 +177,26 @@ def _wire_questions(blocks: gr.Blocks, service: DemoService, parts: SimpleNamesp
     """Binds what answers questions. Gradio finds the request by the type of the parameter."""
 
     async def ask_here(pictures: Gallery, question: str, request: gr.Request) -> AsyncIterator[tuple[Any, ...]]:
-        async for update in _serve(service, DemoRequest(_paths(pictures), question or "", compared=True), request):
+        async for update in _stream_updates(
+            service, DemoRequest(_gallery_paths(pictures), question or "", compared=True), request
+        ):
             yield update
 
     async def run_here(
         pictures: Gallery, question: str, program: str, original: str, request: gr.Request
     ) -> AsyncIterator[tuple[Any, ...]]:
         before = (original or "")[: service.limits.program]
-        asked = DemoRequest(_paths(pictures), question or "", program=program or "", original=before)
-        async for update in _serve(service, asked, request):
+        asked = DemoRequest(_gallery_paths(pictures), question or "", program=program or "", original=before)
+        async for update in _stream_updates(service, asked, request):
             yield update
 
     async def leave(request: gr.Request) -> None:
         service.forget(str(request.session_hash))
 
     async def first_here(request: gr.Request) -> AsyncIterator[tuple[Any, ...]]:
-        live, view = await service.opening.shown()
+        live, view = await service.opening.example()
         yield _update(view)
-        async for update in _ended(service, live, str(request.session_hash)):
+        async for update in _offer_download(service, live, str(request.session_hash)):
             yield update
 
     inputs = [parts.pictures, parts.question]
@@ -234,7 +236,7 @@ def _wire_gallery(service: DemoService, parts: SimpleNamespace, answered: dict[s
             number, correction = (int(match[1]), match[2]) if match else (0, "")  # there is no picture 0
             if correction:
                 asked = service.correct(number, correction == "yes", session)
-                async for update in _serve(service, asked, request):
+                async for update in _stream_updates(service, asked, request):
                     yield (*update, gr.skip())
             yield (*skipped, await service.look(number, session))
         except CodeVQAError as error:
@@ -257,13 +259,15 @@ def _wire_buttons(parts: SimpleNamespace) -> None:
     parts.leave.click(None, None, parts.source, js="cvDemo.leave", **HIDDEN)
 
 
-async def _serve(service: DemoService, asked: DemoRequest, request: gr.Request) -> AsyncIterator[tuple[Any, ...]]:
+async def _stream_updates(
+    service: DemoService, asked: DemoRequest, request: gr.Request
+) -> AsyncIterator[tuple[Any, ...]]:
     """Yields what the parts of the page show, each time that it changes, and at last the page to download."""
     live, session = None, str(request.session_hash)
     async with aclosing(service.serve(asked, session)) as changes:
         async for live in changes:
             yield _update(await asyncio.to_thread(live.view))  # other visitors wait for this loop
-    async for update in _ended(service, live, session):
+    async for update in _offer_download(service, live, session):
         yield update
 
 
@@ -273,14 +277,16 @@ def _update(view: PageUpdate) -> tuple[Any, ...]:
     return (*view._replace(source=source), gr.DownloadButton(value=None, interactive=False))
 
 
-async def _ended(service: DemoService, live: LiveQuestion | None, session: str) -> AsyncIterator[tuple[Any, ...]]:
+async def _offer_download(
+    service: DemoService, live: LiveQuestion | None, session: str
+) -> AsyncIterator[tuple[Any, ...]]:
     """Yields the page to download, where there is an answer."""
     if live is not None and (place := await service.page(live, session)) is not None:
         # All else shows already, and the visitor may have begun to edit the program.
         yield (*(gr.skip() for _ in PageUpdate._fields), gr.DownloadButton(value=place, interactive=True))
 
 
-def _paths(pictures: Gallery) -> list[str]:
+def _gallery_paths(pictures: Gallery) -> list[str]:
     return [str(Path(path)) for path, _ in pictures or []]
 
 

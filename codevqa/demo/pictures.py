@@ -49,7 +49,7 @@ class _Uploads(Collection):
     by_path = False
 
 
-def read_pictures(paths: Sequence[str], limits: DemoLimits, folder: Path, index: Path) -> tuple[Picture, ...]:
+def read_uploads(paths: Sequence[str], limits: DemoLimits, folder: Path, index: Path) -> tuple[Picture, ...]:
     """Reads the pictures of one question; many stay in their files until they are looked at.
 
     Args:
@@ -68,8 +68,8 @@ def read_pictures(paths: Sequence[str], limits: DemoLimits, folder: Path, index:
         raise ImageError(f"These are {len(paths)} pictures.", hint=f"The limit is {limits.pictures}: take some away.")
     inside = folder.resolve()
     if len(paths) <= LARGE:
-        return tuple(decode_picture(*_content(Path(path), limits, inside)) for path in paths)
-    if sum(len(_content(Path(path), limits, inside)[0]) for path in paths) > limits.question_bytes:
+        return tuple(decode_picture(*_read_content(Path(path), limits, inside)) for path in paths)
+    if sum(len(_read_content(Path(path), limits, inside)[0]) for path in paths) > limits.question_bytes:
         raise ImageError(
             "These pictures are too large together.", hint=f"The limit is {limits.question_bytes >> 20} MB: give fewer."
         )
@@ -84,7 +84,7 @@ def _short(name: str) -> str:
     return name if len(name) <= NAME else f"{name[:NAME]}..."
 
 
-def _content(path: Path, limits: DemoLimits, inside: Path) -> tuple[bytes, str]:
+def _read_content(path: Path, limits: DemoLimits, inside: Path) -> tuple[bytes, str]:
     """Returns what is in a file, once its header is checked, and its name."""
     name = _short(path.name)
     try:

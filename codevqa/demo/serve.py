@@ -31,7 +31,7 @@ EXPOSED = """WARNING: other machines can reach this page, {who}, and run program
   It has no encryption; put a proxy with TLS before it. It answers to {names} and to numbers; add others with --name."""
 
 
-def main(
+def serve_page(
     preset: str = "mini",
     layers: Sequence[Layer] = (),
     *,
@@ -181,10 +181,10 @@ def _launch(
     with _without_stubs():
         import gradio as gr
 
-        from .page import DROP, build, head, theme
+        from .page import DROP, build_page, head, theme
 
     gate = Middleware(Gate, limits=service.limits, files=service.files, hosts=names, numbers=not loopback(host))
-    _, url, _ = build(service).launch(
+    _, url, _ = build_page(service).launch(
         server_name=f"[{host}]" if ":" in host and not host.startswith("[") else host,
         server_port=port,
         prevent_thread_lock=True,

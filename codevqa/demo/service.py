@@ -27,7 +27,7 @@ from ..presets.configuration import Configuration
 from .limits import DemoLimits
 from .live import LiveQuestion, opened_html
 from .opening import Opening, without_program
-from .pictures import read_pictures
+from .pictures import read_uploads
 
 if TYPE_CHECKING:
     from ..engine.codevqa import CodeVQA
@@ -151,11 +151,11 @@ class DemoService:
                 live.stage = "Loading the models."
             yield live
             vqa = await asyncio.to_thread(self.engine)
-            with self._begun(vqa, asked, live, session) as watches:
+            with self._begin_answers(vqa, asked, live, session) as watches:
                 async with aclosing(_follow(live, watches, self.limits.seconds)) as changes:
                     async for _ in changes:
                         yield live
-            visitor.gallery = _selected(asked, live) or visitor.gallery
+            visitor.gallery = _find_gallery(asked, live) or visitor.gallery
         except CodeVQAError as error:
             live.fail(error.record())
         except Exception:
@@ -172,9 +172,9 @@ class DemoService:
         """
         if live.answer is None:
             return None
-        without = live.without and public(live.without)
+        without = live.without and hide_folders(live.without)
         try:
-            html = await asyncio.to_thread(trace_page, public(live.answer), live.pictures, without)
+            html = await asyncio.to_thread(trace_page, hide_folders(live.answer), live.pictures, without)
             place = self._visitor(session).folder / "codevqa-answer.html"
             place.parent.mkdir(exist_ok=True)
             place.write_text(html, "utf-8")
@@ -228,7 +228,9 @@ class DemoService:
         return visitor
 
     @contextmanager
-    def _begun(self, vqa: CodeVQA, asked: DemoRequest, live: LiveQuestion, session: str) -> Iterator[list[Watch]]:
+    def _begin_answers(
+        self, vqa: CodeVQA, asked: DemoRequest, live: LiveQuestion, session: str
+    ) -> Iterator[list[Watch]]:
         """Begins to answer, and beside it to answer without a program where the two are compared; ends it at last."""
         visitor = self._visitor(session)
         images, memory = list(live.pictures), visitor.memory
@@ -260,10 +262,10 @@ class DemoService:
             raise ProgramLimitError(f"the program has {length:,} characters", hint=f"The limit is {limits.program:,}.")
         if (asked.shots or 0) > limits.shots:
             raise InputError(f"{asked.shots} examples cannot be shown.", hint=f"The limit is {limits.shots}.")
-        return await asyncio.to_thread(read_pictures, asked.pictures, limits, self.files, index)
+        return await asyncio.to_thread(read_uploads, asked.pictures, limits, self.files, index)
 
 
-def _selected(asked: DemoRequest, live: LiveQuestion) -> _Gallery | None:
+def _find_gallery(asked: DemoRequest, live: LiveQuestion) -> _Gallery | None:
     """Returns what an answer selected its pictures from; None where it selected none, or they are few."""
     answer = live.answer
     if answer is None or answer.program is None or not live.many or not answer.selections:
@@ -306,7 +308,7 @@ async def _follow(live: LiveQuestion, watches: Sequence[Watch], seconds: float) 
             await pumps
 
 
-def public(answer: Answer) -> Answer:
+def hide_folders(answer: Answer) -> Answer:
     """Returns the answer without the folders of this machine that models were loaded from."""
     names = {role: Path(name).name if Path(name).is_absolute() else name for role, name in answer.models.items()}
     return replace(answer, models=names)

@@ -14,22 +14,22 @@ from ..core.answer_words import DONT_KNOW
 from ..core.errors import ProgramAnswerError
 from ..core.question_kind import QuestionKind
 from ..core.selection import logistic
-from ..core.trace import REFUSED, Draft, ImageRef, Plain
+from ..core.trace import REFUSED, Draft, ImageRef, TraceValue
 from ..primitives.kinds import Image
 
 _PICTURE = re.compile(r"(?:in |on |of )?(?:which|what) (?:of the )?(?:image|picture|photo|photograph)s?\b", re.I)
 
 
-def plain(value: object, stands: Callable[[Image], Plain] = lambda image: image.ref) -> Plain:
+def replace_images(value: object, stands: Callable[[Image], TraceValue] = lambda image: image.ref) -> TraceValue:
     """Returns a value with every image replaced by what stands for it: a reference."""
     if isinstance(value, Image):
         return stands(value)
     if isinstance(value, list):
-        return [plain(item, stands) for item in value]
+        return [replace_images(item, stands) for item in value]
     if isinstance(value, tuple):
-        return tuple(plain(item, stands) for item in value)
+        return tuple(replace_images(item, stands) for item in value)
     if isinstance(value, dict):
-        return {key: plain(item, stands) for key, item in value.items()}
+        return {key: replace_images(item, stands) for key, item in value.items()}
     return value
 
 
@@ -54,13 +54,13 @@ def release_text(value: object) -> str:
 
     True is "True", which its metric takes for another answer than yes. Images are their places there, from 0.
     """
-    return str(plain(value, lambda image: image.index - 1))
+    return str(replace_images(value, lambda image: image.index - 1))
 
 
 def fitted_answer(value: object, question: str, kind: QuestionKind) -> str:
     """Returns the value a program left in ``answer`` as text, in the words of the kind that its question wants.
 
-    Only what loses nothing is changed: see :meth:`.QuestionKind.fitted`.
+    Only what loses nothing is changed: see :meth:`.QuestionKind.fit`.
 
     Raises:
         ProgramAnswerError: it is of another kind, there is nothing to say, or it numbers a picture, which nobody can
@@ -73,7 +73,7 @@ def fitted_answer(value: object, question: str, kind: QuestionKind) -> str:
         raise ProgramAnswerError(
             f"the question wants a picture, not {text}.", hint="Leave the picture itself, as in answer = images[0]."
         )
-    fitted = kind.fitted(text)
+    fitted = kind.fit(text)
     wrong = kind.misfit(fitted)
     if wrong:
         raise ProgramAnswerError(wrong)

@@ -24,7 +24,7 @@ from typing import Any, Literal, TypeAlias
 
 from ..primitives.kinds import Image
 from ..primitives.signature import CONSTANTS
-from ..primitives.visual import opened, opened_set
+from ..primitives.visual import find_image, find_images
 from ..sandbox.program_tree import parse
 
 MAX_STEPS = 4000
@@ -124,8 +124,8 @@ class _Walk:
         self.left = MAX_STEPS + STEPS_EACH * len(images)
         self.functions: dict[str, Callable[..., Any]] = {
             **_FUNCTIONS,
-            "open_image": partial(opened, images),
-            "open_images": partial(opened_set, images),
+            "open_image": partial(find_image, images),
+            "open_images": partial(find_images, images),
         }
         self.variables: dict[str, Any] = {**CONSTANTS, "images": list(images)}
         if len(images) == 1:
@@ -157,7 +157,7 @@ class _Walk:
                 held = self.value(test)
                 if held is not UNKNOWN:
                     return self.block(then if held else otherwise)
-                return "end" if self._passed(node) else "unsure"
+                return "end" if self._skip_statement(node) else "unsure"
             case ast.For(_, items, _, []):
                 self._loop(node, self.value(items))
             case ast.Break() | ast.Continue():
@@ -170,7 +170,7 @@ class _Walk:
 
     def _loop(self, loop: ast.For, items: Any) -> None:
         if not isinstance(items, list | tuple):
-            self._passed(loop)
+            self._skip_statement(loop)
             return
         for item in items:
             self._bind(loop.target, item)
@@ -178,10 +178,10 @@ class _Walk:
                 case "break":
                     return
                 case "unsure":
-                    self._passed(loop)
+                    self._skip_statement(loop)
                     return
 
-    def _passed(self, statement: ast.If | ast.For) -> bool:
+    def _skip_statement(self, statement: ast.If | ast.For) -> bool:
         """Forgets what a statement may assign whose parts may not run; returns whether what comes next is reached."""
         reached = True
         for node in ast.walk(statement):
@@ -226,17 +226,17 @@ class _Walk:
             case ast.List(parts) | ast.Tuple(parts):
                 return [self.value(part) for part in parts]
             case ast.Subscript(whole, place):
-                return self._returned(operator.getitem, self.value(whole), self.value(place))
+                return self._apply(operator.getitem, self.value(whole), self.value(place))
             case ast.Slice(lower, upper, step):
                 return slice(*(end and self.value(end) for end in (lower, upper, step)))
             case ast.JoinedStr(parts):
-                return self._returned(_joined, [self.value(part) for part in parts])
+                return self._apply(_join_text, [self.value(part) for part in parts])
             case ast.FormattedValue(inner, -1, None):
                 return self.value(inner)
             case ast.ListComp() | ast.GeneratorExp() | ast.SetComp() | ast.DictComp():
                 return self._comprehension(node)
             case ast.Compare() | ast.UnaryOp(ast.Not()) | ast.BoolOp() | ast.IfExp():
-                return self._decided(node)
+                return self._decide(node)
             case _:
                 parts = [child for child in ast.iter_child_nodes(node) if isinstance(child, ast.expr)]
                 for child in [] if isinstance(node, ast.Lambda) else parts:
@@ -258,33 +258,33 @@ class _Walk:
             case ast.Attribute(ast.Name(name), method) if method in _CHANGING:
                 self.variables[name] = UNKNOWN
             case ast.Attribute(_, method) if method in _METHODS and isinstance(whole, str):
-                return self._returned(getattr(whole, method), *args)
+                return self._apply(getattr(whole, method), *args)
         name = node.func.id if isinstance(node.func, ast.Name) else ""
         if name in self.variables:
             return UNKNOWN  # the program's own
-        if name in self.wanted and all(map(self._known, (*args, *kwargs.values()))):
+        if name in self.wanted and all(map(self._is_known, (*args, *kwargs.values()))):
             planned = PlannedCall(name, args, kwargs)
             self.planned.append(planned)
             return self.results(planned)
-        return self._returned(self.functions[name], *args) if name in self.functions and not kwargs else UNKNOWN
+        return self._apply(self.functions[name], *args) if name in self.functions and not kwargs else UNKNOWN
 
-    def _known(self, value: Any) -> bool:
+    def _is_known(self, value: Any) -> bool:
         """Whether a value can be told, and what it holds where it is a list."""
         if not isinstance(value, list | tuple):
             return value is not UNKNOWN
         self._step(len(value))
         return not any(isinstance(item, list | tuple) or item is UNKNOWN for item in value)
 
-    def _decided(self, node: ast.Compare | ast.UnaryOp | ast.BoolOp | ast.IfExp) -> Any:
+    def _decide(self, node: ast.Compare | ast.UnaryOp | ast.BoolOp | ast.IfExp) -> Any:
         """Follows an expression that decides; of what may not be computed, nothing is followed."""
         match node:
             case ast.Compare(left, [sign], [right]):
-                return self._compared(type(sign), self.value(left), self.value(right))
+                return self._compare(type(sign), self.value(left), self.value(right))
             case ast.Compare(left, _, [right, *_]):
                 self.value(left)
                 self.value(right)
             case ast.UnaryOp(_, inner):
-                return self._returned(operator.not_, self.value(inner))
+                return self._apply(operator.not_, self.value(inner))
             case ast.BoolOp(joint, parts):
                 for part in parts:
                     held = self.value(part)
@@ -296,13 +296,13 @@ class _Walk:
                 return UNKNOWN if held is UNKNOWN else self.value(then if held else otherwise)
         return UNKNOWN
 
-    def _compared(self, sign: type[ast.cmpop], left: Any, right: Any) -> Any:
+    def _compare(self, sign: type[ast.cmpop], left: Any, right: Any) -> Any:
         """Returns what a comparison says of texts and numbers, and of lists of them."""
         listed = isinstance(right, list | tuple) and sign in (ast.In, ast.NotIn)
         if sign not in _SIGNS or not isinstance(left, _PLAIN):
             return UNKNOWN
-        known = self._known(right) if listed else isinstance(right, _PLAIN)
-        return self._returned(_SIGNS[sign], left, right) if known else UNKNOWN
+        known = self._is_known(right) if listed else isinstance(right, _PLAIN)
+        return self._apply(_SIGNS[sign], left, right) if known else UNKNOWN
 
     def _comprehension(self, node: ast.ListComp | ast.GeneratorExp | ast.SetComp | ast.DictComp) -> Any:
         """Follows a comprehension as the loops that it stands for, with variables of its own; returns its items."""
@@ -324,7 +324,7 @@ class _Walk:
         if self.left < 0:
             raise _EnoughError
 
-    def _returned(self, function: Callable[..., Any], *args: Any) -> Any:
+    def _apply(self, function: Callable[..., Any], *args: Any) -> Any:
         """Returns what a function of the language returns."""
         if any(argument is UNKNOWN for argument in args):
             return UNKNOWN
@@ -337,6 +337,6 @@ class _Walk:
         return result
 
 
-def _joined(parts: Sequence[Any]) -> Any:
+def _join_text(parts: Sequence[Any]) -> Any:
     text = "".join(map(str, parts)) if all(type(part) in (int, str) for part in parts) else ""
     return text if 0 < len(text) <= MAX_TEXT else UNKNOWN

@@ -14,19 +14,30 @@ from ..batching.model_services import ModelServices
 from ..core.answer import Answer
 from ..core.collection import Pictures
 from ..core.errors import CodeVQAError, InputError, SetupError
-from ..core.events import Tell
+from ..core.events import EventListener
 from ..core.loop_thread import LoopThread, check_process
 from ..core.settings import Settings
 from ..core.trace import Form, Method, Program, Trace
-from ..models.base import Models, prompt_text
+from ..models.protocols import Models, prompt_text
 from ..primitives.eyes import Eyesight
 from ..primitives.pnpvqa import PnPVQA
 from ..primitives.signature import Primitive, PrimitiveSet
-from ..primitives.visual import served
+from ..primitives.visual import servable_names
 from ..sandbox.sandbox import Sandbox
 from ..sandbox.workers import Pools
 from ..writing.writer import Writer
-from .many import Asked, Begin, Progress, Workers, as_request, check, followed, stream, stream_async, text_of
+from .many import (
+    AnswerSlots,
+    Begin,
+    Progress,
+    QuestionLike,
+    as_request,
+    check,
+    follow_progress,
+    stream,
+    stream_async,
+    text_of,
+)
 from .prepared_question import Engine, checked_question
 from .question_run import answer_request
 from .request import AskOptions, Errors, Request, RunOptions, ask_request, check_names, check_options, run_request
@@ -61,7 +72,7 @@ class CodeVQA(SetQuestions):
                 "Nothing here can answer a question about a picture.",
                 hint="Give Models a matcher and a captioner (BLIP), or eyes (a vision-language model).",
             )
-        self.writer = writer.with_extra(primitives, served(models))
+        self.writer = writer.with_extra(primitives, servable_names(models))
         self.models = models
         self.settings = settings
         self.configuration: Configuration | None = None
@@ -84,13 +95,13 @@ class CodeVQA(SetQuestions):
             sandbox,
             PnPVQA(services, self.writer.prompts, settings.query, writer.retriever, settings.seed),
             Eyesight(services, self.writer.prompts, settings.query) if models.eyes else None,
-            Workers(settings.workers),
+            AnswerSlots(settings.workers),
         )
         """What answers questions."""
         # The thread lives until it is told to end: what it holds must not hold this engine, as primitives may.
         self.own_parts: list[object] = []
         """What is closed with the engine, such as models that were loaded for it."""
-        self._loop = LoopThread("codevqa", partial(_ended, sandbox.pools, services, self.own_parts))
+        self._loop = LoopThread("codevqa", partial(_close_parts, sandbox.pools, services, self.own_parts))
         weakref.finalize(self, self._loop.end).atexit = False
 
     @classmethod
@@ -135,7 +146,7 @@ class CodeVQA(SetQuestions):
             InputError: no such field or option, or a value that it cannot have.
             ModelNotFoundError: a checkpoint is not here and cannot be fetched.
         """
-        from ..presets.configuration import Layer, configure, served
+        from ..presets.configuration import Layer, configure, server_parts
 
         check_names("from_preset()", unknown, [*signature(cls.from_preset).parameters][:-1])
         choices = {
@@ -147,7 +158,7 @@ class CodeVQA(SetQuestions):
             "detector": detector,
             "eyes": eyes,
         }
-        both = {} if model is None else served(model)
+        both = {} if model is None else server_parts(model)
         values = {**both, **{field: value for field, value in choices.items() if value is not None}, **sets}
         configuration = configure(name, [Layer("given", values)], settings=settings)
         return cls.from_configuration(configuration, primitives=primitives)
@@ -193,7 +204,7 @@ class CodeVQA(SetQuestions):
 
     def ask_async(self, images: Pictures, question: str, **options: Unpack[AskOptions]) -> Coroutine[Any, Any, Answer]:
         """Async twin of :meth:`ask`; call it from any event loop."""
-        return self._answered(ask_request(images, question, options))
+        return self._answer(ask_request(images, question, options))
 
     def watch(self, images: Pictures, question: str, **options: Unpack[AskOptions]) -> Watch:
         """Answers a question as :meth:`ask` does, and tells every step of it while it is made.
@@ -206,7 +217,7 @@ class CodeVQA(SetQuestions):
 
     def ask_many(
         self,
-        questions: Iterable[Asked],
+        questions: Iterable[QuestionLike],
         *,
         method: Method = "codevqa",
         errors: Errors = "return",
@@ -227,14 +238,14 @@ class CodeVQA(SetQuestions):
         """
         answer_of = {}
         answers = self.ask_stream(questions, method=method, errors=errors)
-        with followed(progress, questions) as one_more, closing(answers):
+        with follow_progress(progress, questions) as one_more, closing(answers):
             for place, answer in answers:
                 answer_of[place] = answer
                 one_more()
         return [answer_of[place] for place in range(len(answer_of))]
 
     def ask_stream(
-        self, questions: Iterable[Asked], *, method: Method = "codevqa", errors: Errors = "return"
+        self, questions: Iterable[QuestionLike], *, method: Method = "codevqa", errors: Errors = "return"
     ) -> Generator[tuple[int, Answer]]:
         """Answers many questions as :meth:`ask_many` does, and yields each answer when it is there.
 
@@ -247,7 +258,7 @@ class CodeVQA(SetQuestions):
         return stream(self._beginning(method, errors), questions, 2 * self.settings.workers)
 
     def ask_stream_async(
-        self, questions: Iterable[Asked], *, method: Method = "codevqa", errors: Errors = "return"
+        self, questions: Iterable[QuestionLike], *, method: Method = "codevqa", errors: Errors = "return"
     ) -> AsyncGenerator[tuple[int, Answer]]:
         """Async twin of :meth:`ask_stream`."""
         check(questions, method, errors)
@@ -305,7 +316,7 @@ class CodeVQA(SetQuestions):
         **options: Unpack[RunOptions],
     ) -> Coroutine[Any, Any, Answer]:
         """Async twin of :meth:`run`."""
-        return self._answered(run_request(images, program, question, options))
+        return self._answer(run_request(images, program, question, options))
 
     def watch_run(
         self,
@@ -325,11 +336,11 @@ class CodeVQA(SetQuestions):
         """Returns what work gives that is done in the engine's thread."""
         return self._loop.run(work)
 
-    async def _answered(self, request: Request) -> Answer:
+    async def _answer(self, request: Request) -> Answer:
         return await self._loop.wait(answer_request(self.engine, request))
 
     def _watch(self, request: Request) -> Watch:
-        async def answer(tell: Tell) -> Answer:
+        async def answer(tell: EventListener) -> Answer:
             return await answer_request(self.engine, request, tell)  # and keeps this engine while it is under way
 
         return Watch(lambda tell: self._loop.submit(answer(tell)))
@@ -370,7 +381,7 @@ class CodeVQA(SetQuestions):
         return self.engine.model_names
 
 
-async def _ended(pools: Pools, services: ModelServices, own_parts: Iterable[object]) -> None:
+async def _close_parts(pools: Pools, services: ModelServices, own_parts: Iterable[object]) -> None:
     """Ends workers, the models' threads, and what models that were loaded for the engine have running."""
     await pools.aclose()
     services.close()

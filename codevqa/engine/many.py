@@ -13,7 +13,7 @@ from queue import SimpleQueue
 from typing import Any, TypeAlias, get_args
 
 from ..core.answer import Answer
-from ..core.collection import Pictures, held
+from ..core.collection import Pictures, freeze_pictures
 from ..core.errors import InputError
 from ..core.trace import Form, Method
 from .request import Errors, Request
@@ -33,7 +33,7 @@ class Question:
     """None: one image is a question about an image, several are a set."""
 
 
-Asked: TypeAlias = "Question | tuple[Pictures, str]"
+QuestionLike: TypeAlias = "Question | tuple[Pictures, str]"
 """A question, or its images and its text."""
 Begin: TypeAlias = Callable[[Any], "Future[Answer]"]
 """Begins to answer what was asked; what it needs of it is copied when it returns."""
@@ -46,7 +46,7 @@ def as_request(asked: object, method: Method) -> Request | InputError:
     if not isinstance(asked, Question):
         return InputError(f"A {type(asked).__name__} is no question.", hint=_TAKES)
     try:
-        return Request(held(asked.images), asked.text, asked.form, method)
+        return Request(freeze_pictures(asked.images), asked.text, asked.form, method)
     except InputError as error:  # of a collection that has no pictures
         return error
 
@@ -68,7 +68,7 @@ def check(questions: object, method: object, errors: object) -> None:
         raise InputError(f"errors is {errors!r:.60}.", hint="Give 'raise' or 'return'.")
 
 
-class Workers:
+class AnswerSlots:
     """Has so many questions answered at once. The others wait."""
 
     def __init__(self, count: int) -> None:
@@ -97,7 +97,7 @@ class Workers:
         return [self.fresh.pop(place).question for place in places]
 
 
-def stream(begin: Begin, questions: Iterable[Asked], most: int) -> Generator[tuple[int, Answer]]:
+def stream(begin: Begin, questions: Iterable[QuestionLike], most: int) -> Generator[tuple[int, Answer]]:
     """Yields the place and the answer of each question as they come; a caller that stops ends the rest.
 
     Questions are taken one by one, so that no more than ``most`` are under way. There may be no end of them.
@@ -112,18 +112,20 @@ def stream(begin: Begin, questions: Iterable[Asked], most: int) -> Generator[tup
             under_way[begun] = place
             begun.add_done_callback(done.put)
             while len(under_way) >= most and not failures:
-                yield from _taken(under_way, (done.get(),), failures)
+                yield from _take_done(under_way, (done.get(),), failures)
             if failures:
                 break
         while failures.leave_open(under_way):
-            yield from _taken(under_way, (done.get(),), failures)
+            yield from _take_done(under_way, (done.get(),), failures)
         failures.raise_first()
     finally:
         for future in under_way:
             future.cancel()
 
 
-async def stream_async(begin: Begin, questions: Iterable[Asked], most: int) -> AsyncGenerator[tuple[int, Answer]]:
+async def stream_async(
+    begin: Begin, questions: Iterable[QuestionLike], most: int
+) -> AsyncGenerator[tuple[int, Answer]]:
     """Async twin of :func:`stream`, for any event loop."""
     under_way: dict[asyncio.Future[Answer], int] = {}
     failures = _Failures()
@@ -132,13 +134,13 @@ async def stream_async(begin: Begin, questions: Iterable[Asked], most: int) -> A
             under_way[asyncio.wrap_future(begin(asked))] = place
             while len(under_way) >= most and not failures:
                 done, _ = await asyncio.wait(under_way, return_when=asyncio.FIRST_COMPLETED)
-                for answered in _taken(under_way, done, failures):
+                for answered in _take_done(under_way, done, failures):
                     yield answered
             if failures:
                 break
         while failures.leave_open(under_way):
             done, _ = await asyncio.wait(under_way, return_when=asyncio.FIRST_COMPLETED)
-            for answered in _taken(under_way, done, failures):
+            for answered in _take_done(under_way, done, failures):
                 yield answered
         failures.raise_first()
     finally:
@@ -147,7 +149,7 @@ async def stream_async(begin: Begin, questions: Iterable[Asked], most: int) -> A
 
 
 @contextmanager
-def followed(progress: Progress, questions: object) -> Iterator[Callable[[], object]]:
+def follow_progress(progress: Progress, questions: object) -> Iterator[Callable[[], object]]:
     """Gives what to call for each question that is answered."""
     total = len(questions) if isinstance(questions, Sized) else None
     if progress is True:
@@ -173,7 +175,7 @@ class _Failures(dict[int, BaseException]):
             raise self[min(self)]
 
 
-def _taken(under_way: dict[Any, int], done: Iterable[Any], failures: _Failures) -> Iterator[tuple[int, Answer]]:
+def _take_done(under_way: dict[Any, int], done: Iterable[Any], failures: _Failures) -> Iterator[tuple[int, Answer]]:
     for future in done:
         place = under_way.pop(future)
         if (error := future.exception()) is not None:

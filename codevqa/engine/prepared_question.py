@@ -18,10 +18,10 @@ from ..core.errors import EmptyReadingError, InputError, QuestionError
 from ..core.images import Picture, load_pictures
 from ..core.question_kind import QuestionKind, question_kind
 from ..core.settings import Settings
-from ..core.text import spaced
+from ..core.text import join_lines
 from ..core.trace import Cost, DomainWarning, Form, ImageRef, Program, Trace
-from ..models.base import Models
 from ..models.domain import Domain
+from ..models.protocols import Models
 from ..primitives.context import CallContext
 from ..primitives.eyes import Eyesight
 from ..primitives.kinds import Image
@@ -29,7 +29,7 @@ from ..primitives.parts import Reading
 from ..primitives.pnpvqa import PnPVQA
 from ..sandbox.sandbox import Sandbox
 from ..writing.writer import Writer
-from .many import Workers
+from .many import AnswerSlots
 from .request import Request, check_method
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ class Engine:
     pnpvqa: PnPVQA
     eyes: Eyesight | None
     """Answers in the place of captions; None without a vision-language model."""
-    workers: Workers
+    workers: AnswerSlots
 
     @property
     def model_names(self) -> dict[str, str]:
@@ -144,7 +144,7 @@ class PreparedQuestion:
         domain = self.engine.models.domain
         if not self.warnings or domain is None:
             return self
-        question = domain.respelt(self.question)
+        question = domain.respell(self.question)
         messages: dict[str, Callable[[DomainWarning], str]] = {
             "picture": lambda warning: f"Left out: {warning.message}",
             "spelling": lambda warning: f"{warning.message} The question was asked as: {question}",
@@ -205,7 +205,7 @@ def checked_question(question: str, settings: Settings) -> str:
     if not isinstance(question, str):
         raise QuestionError(f"A question is a text, not {type(question).__name__}.", hint="Give one in quotes.")
     as_it_is = "release" in (settings.writer.wording, settings.query.wording)
-    question = spaced(question) if as_it_is else " ".join(question.split())
+    question = join_lines(question) if as_it_is else " ".join(question.split())
     if not question.isascii() and any("\ud800" <= letter <= "\udfff" for letter in question):
         raise QuestionError("The question contains half a surrogate pair, which no text has.", hint="Type it again.")
     if not question:

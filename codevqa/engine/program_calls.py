@@ -22,7 +22,7 @@ from ..core.trace import Call
 from ..primitives.context import CallContext
 from ..primitives.kinds import Image
 from ..primitives.signature import PrimitiveSet
-from .answers import plain
+from .answers import replace_images
 from .call_plan import UNKNOWN, CallPlan, PlannedCall
 
 CATCHABLE = (TypeError, ValueError, LookupError)
@@ -58,7 +58,7 @@ class ProgramCalls:
     """The cost of each call is added to it."""
     tell: Callable[[Event], None]
     """Told when a call begins and ends."""
-    made: list[Call] = field(default_factory=list)
+    finished: list[Call] = field(default_factory=list)
     """Those that have ended, in the order they began: a program waits for each."""
     _plan: CallPlan | None = None
     _planned: dict[Hashable, tuple[str, Mapping[str, object]]] = field(default_factory=dict)
@@ -87,7 +87,7 @@ class ProgramCalls:
                 arguments = self.primitives.get(call.name).bind(call.args, call.kwargs)
             except CATCHABLE:
                 continue
-            key = _key(call.name, arguments)
+            key = _call_key(call.name, arguments)
             if key not in self._results:
                 self._results[key] = UNKNOWN
                 self._planned[key] = (call.name, arguments)
@@ -95,7 +95,7 @@ class ProgramCalls:
 
     def _result_of(self, call: PlannedCall) -> object:
         try:
-            key = _key(call.name, self.primitives.get(call.name).bind(call.args, call.kwargs))
+            key = _call_key(call.name, self.primitives.get(call.name).bind(call.args, call.kwargs))
         except CATCHABLE:
             return UNKNOWN
         result = self._results.get(key, UNKNOWN)
@@ -132,13 +132,20 @@ class ProgramCalls:
         known: _Begun | None = None
         try:
             arguments = self.primitives.get(name).bind(args, kwargs)
-            known = self._ahead.pop(_key(name, arguments), None) if self._ahead else None
+            known = self._ahead.pop(_call_key(name, arguments), None) if self._ahead else None
             self._fill()
             begun = known or self._begin(name, arguments)
         except CATCHABLE as error:
             begun = _Begun(asyncio.get_running_loop().create_future(), self.context(), Usage())
             begun.task.set_exception(error)
-        call = Call(len(self.made) + 1, name, {key: plain(item) for key, item in arguments.items()}, None, 0.0, line)
+        call = Call(
+            len(self.finished) + 1,
+            name,
+            {key: replace_images(item) for key, item in arguments.items()},
+            None,
+            0.0,
+            line,
+        )
         self.tell(CallBegan(call.index, name, call.arguments, line))
         value: object = None
         failure: ErrorRecord | None = None
@@ -161,14 +168,14 @@ class ProgramCalls:
                 evidence = [replace(entry, relevance=(), patches=(), prompt="") for entry in evidence]
             ended = replace(
                 call,
-                value=plain(value),
+                value=replace_images(value),
                 seconds=time.perf_counter() - started,
                 evidence=tuple(evidence),
                 error=failure,
                 remembered=0 < begun.usage.calls == begun.usage.remembered,
                 ahead=known is not None,
             )
-            self.made.append(ended)
+            self.finished.append(ended)
             self.tell(CallEnded(ended))
 
     def _fill(self) -> None:
@@ -186,20 +193,20 @@ class ProgramCalls:
     def _begin(self, name: str, arguments: Mapping[str, object]) -> _Begun:
         context, usage = self.context(), Usage(memory=self.usage.memory)
 
-        async def made() -> object:
+        async def call_primitive() -> object:
             with usage.counting():
                 return await self.primitives.get(name).call(context, arguments)
 
-        return _Begun(asyncio.get_running_loop().create_task(made()), context, usage)
+        return _Begun(asyncio.get_running_loop().create_task(call_primitive()), context, usage)
 
 
-def _key(name: str, arguments: Mapping[str, object]) -> Hashable:
-    return (name, *[(parameter, _value(value)) for parameter, value in arguments.items()])
+def _call_key(name: str, arguments: Mapping[str, object]) -> Hashable:
+    return (name, *[(parameter, _value_key(value)) for parameter, value in arguments.items()])
 
 
-def _value(value: object) -> Hashable:
+def _value_key(value: object) -> Hashable:
     if isinstance(value, Image):
         return (value.index, value.picture.key)
     if isinstance(value, list | tuple):
-        return (type(value), *map(_value, value))
+        return (type(value), *map(_value_key, value))
     return (type(value), value)

@@ -14,10 +14,10 @@ from ..batching.call_cache import Usage
 from ..core.answer import Answer
 from ..core.errors import ErrorRecord, ImageError, ProgramAnswerError, ProgramError, UnsetAnswerError
 from ..core.events import Event, Rejected, Wrote
-from ..core.trace import REFUSED, Cost, DomainWarning, Draft, Evidence, Fault, Plain, Program, Trace
+from ..core.trace import REFUSED, Cost, DomainWarning, Draft, Evidence, Fault, Program, Trace, TraceValue
 from ..writing.choice import Trial, try_out
 from ..writing.replies import why_empty
-from .answers import answer_text, fitted_answer, plain, release_text
+from .answers import answer_text, fitted_answer, release_text, replace_images
 from .call_plan import CallPlan
 from .prepared_question import PreparedQuestion
 from .program_calls import ProgramCalls
@@ -39,7 +39,7 @@ class ProgramResult:
 
     run: ProgramRun
     text: str
-    value: Plain = None
+    value: TraceValue = None
     printed: str = ""
 
 
@@ -81,7 +81,7 @@ class Progress:
         text: str,
         run: ProgramRun | None = None,
         *,
-        value: Plain = None,
+        value: TraceValue = None,
         printed: str = "",
         baseline: tuple[Evidence, ...] = (),
     ) -> Answer:
@@ -101,7 +101,7 @@ class Progress:
             question.typed,
             text,
             run.program if run else None,
-            Trace(tuple(run.calls.made) if run else (), printed, tuple(self.attempts), baseline, self.drafts),
+            Trace(tuple(run.calls.finished) if run else (), printed, tuple(self.attempts), baseline, self.drafts),
             value,
             question.request.method,
             seconds=time.perf_counter() - self.started,
@@ -140,7 +140,7 @@ async def run_and_repair(progress: Progress, question: PreparedQuestion, run: Pr
             progress.attempts.append((program, error.record()))
             # What ran has cost its model calls, and few programs that fail then come back right. One whose answer
             # is of another kind is told so, and what it asked is remembered.
-            again = repairs_left > 0 and (not run.calls.made or isinstance(error, ProgramAnswerError))
+            again = repairs_left > 0 and (not run.calls.finished or isinstance(error, ProgramAnswerError))
             several = bool(progress.drafts) and engine.settings.agree > 1
             instead: Literal["others", "fallback"] = "others" if several else "fallback"
             progress.tell(Rejected(program, error.record(), "repair" if again else instead if written else "nothing"))
@@ -169,7 +169,7 @@ async def run_and_vote(
     order = order[: settings.agree]
     outcomes: dict[str, ProgramResult | ProgramError] = {}
     for place in order:
-        program, spent = programs[place], sum(len(run.calls.made) for run in progress.runs)
+        program, spent = programs[place], sum(len(run.calls.finished) for run in progress.runs)
         if outcomes and (program.source in outcomes or spent >= settings.limits.about(len(question.images)).calls):
             continue
         run = progress.begin(program, drafts[place].fault, silent=bool(outcomes))
@@ -225,7 +225,7 @@ async def run_program(progress: Progress, question: PreparedQuestion, run: Progr
         text = fitted_answer(outcome.value, question.question, question.kind)
     else:
         text = answer_text(outcome.value)
-    return ProgramResult(run, text, plain(outcome.value), outcome.printed)
+    return ProgramResult(run, text, replace_images(outcome.value), outcome.printed)
 
 
 async def try_in_worlds(question: PreparedQuestion, programs: Sequence[str]) -> list[Trial]:
@@ -233,7 +233,7 @@ async def try_in_worlds(question: PreparedQuestion, programs: Sequence[str]) -> 
     settings, kind = question.writer.settings, question.kind
     sandbox, seed = question.engine.sandbox, question.engine.settings.seed
 
-    def answer_of(value: Plain) -> str:
+    def answer_of(value: TraceValue) -> str:
         return fitted_answer(value, question.question, kind) if settings.fit else answer_text(value)
 
     # They see of pictures how many there are and how large: a statement about other pictures goes the same way.

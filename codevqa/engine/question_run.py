@@ -17,7 +17,7 @@ from ..batching.call_cache import Usage
 from ..core.answer import Answer
 from ..core.answer_words import DONT_KNOW
 from ..core.errors import CodeVQAError, EngineClosedError, InternalError, ModelError, ProgramError
-from ..core.events import Answered, Failed, Tell
+from ..core.events import Answered, EventListener, Failed
 from ..core.trace import Draft, Program
 from ..primitives.parts import Reading
 from ..writing.choice import write_best
@@ -32,7 +32,7 @@ FALLBACK_PARTS = 10
 
 
 async def answer_request(
-    engine: Engine, request: Request, tell: Tell | None = None, *, errors: Errors = "raise"
+    engine: Engine, request: Request, tell: EventListener | None = None, *, errors: Errors = "raise"
 ) -> Answer:
     """Answers one question, or runs one program; everything an engine does goes through here.
 
@@ -101,7 +101,9 @@ async def _answer(engine: Engine, request: Request, progress: Progress) -> Answe
         return replace(_read_answer(progress, reading), fallback=True, error=error.record())
 
 
-async def _write(question: PreparedQuestion, tell: Tell | None) -> tuple[tuple[Program, ...], tuple[Draft, ...]]:
+async def _write(
+    question: PreparedQuestion, tell: EventListener | None
+) -> tuple[tuple[Program, ...], tuple[Draft, ...]]:
     """Has programs written, and returns them with what each is worth; nothing is known of a program that was not tried.
 
     Raises:

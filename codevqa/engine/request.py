@@ -9,10 +9,10 @@ from typing import Any, Literal, TypeAlias, TypedDict
 from pydantic import InstanceOf
 
 from ..batching.call_cache import Memory
-from ..core.collection import Pictures, held
+from ..core.collection import Pictures, freeze_pictures
 from ..core.errors import InputError, SetupError, nearest
-from ..core.images import Held
-from ..core.settings import checked
+from ..core.images import FrozenSource
+from ..core.settings import check_value
 from ..core.trace import Form, Method, Program
 from ..primitives.context import Corrections
 
@@ -51,7 +51,7 @@ class AskOptions(RunOptions, total=False):
 class Request:
     """A question to answer, or a program of the user's to run."""
 
-    images: tuple[Held, ...]
+    images: tuple[FrozenSource, ...]
     """The pictures, held: nothing that the user does later changes them."""
     question: str
     form: Form | None = None
@@ -102,7 +102,7 @@ def check_options(request: Request) -> None:
         InputError: an option has a value of another kind.
     """
     for name, kind in _OPTIONS.items():
-        checked(name, getattr(request, name), kind)
+        check_value(name, getattr(request, name), kind)
 
 
 def check_names(caller: str, options: Iterable[str], known: Iterable[str]) -> None:
@@ -132,7 +132,7 @@ def check_method(method: Method, able: Sequence[Method]) -> None:
 def ask_request(images: Pictures, question: str, options: AskOptions) -> Request:
     """Returns what is wanted where a question is asked. Call it in the user's thread, which copies the pictures."""
     check_names("ask()", options, AskOptions.__annotations__)
-    return Request(held(images), question, **options)
+    return Request(freeze_pictures(images), question, **options)
 
 
 def run_request(images: Pictures, program: object, question: str, options: RunOptions) -> Request:
@@ -146,5 +146,5 @@ def run_request(images: Pictures, program: object, question: str, options: RunOp
         program = Program(program, question)
     elif not isinstance(program, Program):
         raise InputError(f"A program is a text or a Program, not {type(program).__name__}.")
-    request = Request(held(images), question or program.question, program=program, **options)
+    request = Request(freeze_pictures(images), question or program.question, program=program, **options)
     return replace(request, form="set") if request.form is None and program.form == "set" else request

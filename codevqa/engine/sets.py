@@ -11,11 +11,11 @@ from typing import Any, TypeVar, Unpack
 from ..batching.call_cache import Memory, Usage
 from ..core.answer import Answer
 from ..core.answer_words import DONT_KNOW
-from ..core.collection import Collection, Pictures, Tell
+from ..core.collection import Collection, Pictures, ProgressListener
 from ..core.errors import InputError, ProgramError
 from ..core.settings import Settings
 from ..core.trace import ImageRef, Program
-from ..models.base import SimilarityRequest
+from ..models.protocols import SimilarityRequest
 from .prepared_question import Engine, checked_question, keep_on_disk
 from .question_run import answer_request
 from .request import AskOptions, RunOptions, run_request
@@ -69,7 +69,7 @@ def program_for(form: str, words: str, settings: Settings) -> str:
     return form.format(repr(checked_question(words, settings)))
 
 
-def grouped(answer: Answer, strict: bool) -> Groups:
+def group_pictures(answer: Answer, strict: bool) -> Groups:
     """Returns the pictures of an answer of :data:`GROUP` by the answer about each.
 
     Args:
@@ -85,7 +85,7 @@ def grouped(answer: Answer, strict: bool) -> Groups:
     return Groups(tuple(sorted(rows, key=lambda row: -len(row.pictures))), answer)
 
 
-def compare(
+def compare_sets(
     ask: Callable[..., Answer], run: Callable[..., Answer], sets: Sequence[Pictures], question: str, options: AskOptions
 ) -> tuple[Answer, ...]:
     """Asks about the first set, and runs the program that was written for it on the others.
@@ -118,7 +118,7 @@ def compare(
     return tuple(answers)
 
 
-async def index(engine: Engine, collection: Collection, progress: Tell | None) -> None:
+async def index_collection(engine: Engine, collection: Collection, progress: ProgressListener | None) -> None:
     """Computes what models keep of the pictures of a collection, and writes it to disk, however it ends."""
     pictures = await asyncio.to_thread(collection.open)
     models = engine.models
@@ -176,7 +176,7 @@ class SetQuestions(ABC):
             QuestionError: the question is empty or too long.
             CodeVQAError: as :meth:`run`.
         """
-        return grouped(self._run_for(images, GROUP, question, options), self.settings.strict_domain)
+        return group_pictures(self._run_for(images, GROUP, question, options), self.settings.strict_domain)
 
     def _run_for(self, images: Pictures, form: str, words: str, options: RunOptions) -> Answer:
         request = run_request(images, program_for(form, words, self.settings), words, {"form": "set", **options})
@@ -192,9 +192,9 @@ class SetQuestions(ABC):
             InputError: there are fewer than two sets.
             CodeVQAError: as :meth:`ask`.
         """
-        return compare(self.ask, self.run, sets, question, options)
+        return compare_sets(self.ask, self.run, sets, question, options)
 
-    def index(self, collection: Collection, progress: Tell | None = None) -> None:
+    def index(self, collection: Collection, progress: ProgressListener | None = None) -> None:
         """Computes ahead what the matcher keeps of a collection's pictures. Questions then begin at once.
 
         What is done stays on disk, also where this is interrupted.
@@ -208,4 +208,4 @@ class SetQuestions(ABC):
             ImageError: a picture changed meanwhile.
             ModelError: the matcher failed.
         """
-        self._wait(index(self.engine, collection, progress))
+        self._wait(index_collection(self.engine, collection, progress))

@@ -11,7 +11,7 @@ from types import TracebackType
 
 from ..core.answer import Answer
 from ..core.errors import record
-from ..core.events import Answered, Event, Failed, Tell, Writing
+from ..core.events import Answered, Event, EventListener, Failed, Writing
 
 
 class Watch:
@@ -25,10 +25,10 @@ class Watch:
         begin: begins the question, given what to tell.
     """
 
-    def __init__(self, begin: Callable[[Tell], Future[Answer]]) -> None:
+    def __init__(self, begin: Callable[[EventListener], Future[Answer]]) -> None:
         # What the engine holds is the inbox: a watch that nobody holds any more can be seen to be forgotten.
         self._inbox = _Inbox()
-        self._future = begin(self._inbox.put)
+        self._future = begin(self._inbox.add)
         self._future.add_done_callback(self._inbox.end)
 
     @property
@@ -93,7 +93,7 @@ class _Inbox:
         self._over = False
         self._failed = False
 
-    def put(self, event: Event) -> None:
+    def add(self, event: Event) -> None:
         with self._guard:
             if self._over:
                 return

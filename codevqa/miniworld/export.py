@@ -20,15 +20,15 @@ ABOUT = "mini-data.json"
 """File at the root that says how the folder was made, and that it was made here."""
 Writer: TypeAlias = Callable[[Path, str, int, int, int], dict[str, int]]
 WRITERS: dict[str, Writer] = {
-    "gqa": export_gqa.write_split,
-    "covr": export_covr.write_split,
-    "nlvr2": export_nlvr2.write_split,
+    "gqa": export_gqa.write_gqa_split,
+    "covr": export_covr.write_covr_split,
+    "nlvr2": export_nlvr2.write_nlvr2_split,
 }
 LARGEST = 10_000
 LARGEST_SET = 500
 
 
-def write(
+def write_datasets(
     out: Path,
     *,
     images: int = 120,
@@ -82,8 +82,11 @@ def write(
                     counts |= WRITERS[name](root / name, split, many, seed, SPLITS.index(split))
                 for size in dict.fromkeys(sets):
                     progress(f"covr and collections: {split}, sets of {size}")
-                    for name, larger in (("covr", export_covr), ("collections", export_collections)):
-                        counts |= larger.write_split(root / name, split, images, seed, SPLITS.index(split), size)
+                    for name, larger in (
+                        ("covr", export_covr.write_covr_split),
+                        ("collections", export_collections.write_collections_split),
+                    ):
+                        counts |= larger(root / name, split, images, seed, SPLITS.index(split), size)
             about = {"images": images, "seed": seed, "splits": splits, "questions": counts}
             (root / ABOUT).write_text(json.dumps(about, indent=1) + "\n", encoding="utf-8")
             root.rename(out)

@@ -20,10 +20,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from .export_draw import fits, split_of_world, tries, write_lines
-from .questions import TABLE, Condition, Item, draft
+from .export_draw import belongs_in_split, split_of_world, tries, write_lines
+from .questions import TABLE, Condition, SceneQuestion, draft
 from .sets import sample_set
-from .world import Scene, save
+from .world import Scene, save_scene
 
 QUESTIONS = 20
 """Most questions about one collection; a small one has one for each five of its pictures, and four at least."""
@@ -62,7 +62,7 @@ def holds(condition: Condition, scene: Scene) -> bool:
     return _SIGNS[q.k.sign](count, q.k.value) if condition.name == "amount" else known[condition.name]
 
 
-def write_split(root: Path, split: str, questions: int, seed: int, place: int, size: int) -> dict[str, int]:
+def write_collections_split(root: Path, split: str, questions: int, seed: int, place: int, size: int) -> dict[str, int]:
     """Writes the questions and collections of one split and size; result as for the other files.
 
     Args:
@@ -81,15 +81,15 @@ def write_split(root: Path, split: str, questions: int, seed: int, place: int, s
         scenes = sample_set(rng, style="plain", size=size, split=split_of_world(split))
         paths = [f"images/{name}/{number}/{index:04d}.jpg" for index in range(1, size + 1)]
         for path, scene in zip(paths, scenes, strict=True):
-            save(scene, root / path)
-        entries = _questions(rng, scenes, paths, split, answers)
+            save_scene(scene, root / path)
+        entries = _ask_collection(rng, scenes, paths, split, answers)
         for count, row in zip(range(min(most, questions - len(rows))), entries, strict=False):
             rows.append({"id": f"{name}_{number}_{count}", "collection": f"{name}/{number}", **row})
     write_lines(root / f"{name}.jsonl", rows)
     return {f"collections/{name}.jsonl": len(rows)}
 
 
-def _questions(
+def _ask_collection(
     rng: random.Random, scenes: Sequence[Scene], paths: Sequence[str], split: str, answers: Mapping[str, Counter[str]]
 ) -> Iterator[dict[str, Any]]:
     """Yields different questions about a collection, the kinds of which fewest were asked first."""
@@ -114,9 +114,9 @@ def _question(
             item = draft(rng, scenes, TABLE["image"]["color"], "image")
         else:
             item = draft(rng, scenes, TABLE["set"][form], "set")
-        if item is None or (of and item.slots.c.name != of) or not fits(item, scenes, split):
+        if item is None or (of and item.slots.c.name != of) or not belongs_in_split(item, scenes, split):
             continue
-        row = _truth(item, kind, scenes, paths)
+        row = _answered_row(item, kind, scenes, paths)
         if row is None or (row["answer"] in ("yes", "no") and row["answer"] != wanted):
             continue
         if row["answer"] == 0 and rng.random() < 0.8:
@@ -125,7 +125,9 @@ def _question(
     return None
 
 
-def _truth(item: Item, kind: str, scenes: Sequence[Scene], paths: Sequence[str]) -> dict[str, Any] | None:
+def _answered_row(
+    item: SceneQuestion, kind: str, scenes: Sequence[Scene], paths: Sequence[str]
+) -> dict[str, Any] | None:
     """Returns a question with its answer; None where it has none."""
     q, row = item.slots, dict[str, Any](images=list(paths), kind=kind, question=item.question)
     if kind == "total":

@@ -7,12 +7,12 @@ import re
 from pathlib import Path
 from typing import Any
 
-from .export_draw import Balance, ask, split_of_world, tries, write_lines
-from .questions import Item, reworded
+from .export_draw import Balance, ask_in_split, split_of_world, tries, write_lines
+from .questions import SceneQuestion, other_wording
 from .set_slots import ORDINALS
 from .sets import sample_set
 from .slots import NUMBERS
-from .world import save
+from .world import save_scene
 
 _ORDERED = re.compile(
     rf"\b({'|'.join(ORDINALS)}|last|middle|left|right|(?:image|picture) (?:\d|{'|'.join(NUMBERS)}))\b"
@@ -21,7 +21,9 @@ _PICTURES = ("which", "which_most")
 """Kinds that ask for pictures. The scenes of a COVR question have no order, so that none can be named."""
 
 
-def write_split(root: Path, split: str, sets: int, seed: int, place: int, size: int | None = None) -> dict[str, int]:
+def write_covr_split(
+    root: Path, split: str, sets: int, seed: int, place: int, size: int | None = None
+) -> dict[str, int]:
     """Writes the questions and pictures of one split; arguments and result as for the GQA files, sets for images.
 
     Args:
@@ -32,7 +34,7 @@ def write_split(root: Path, split: str, sets: int, seed: int, place: int, size: 
     rng = random.Random(f"covr {name} {seed}")
     balance, seen, rows = Balance(), set[str](), list[dict[str, Any]]()
 
-    def admitted(item: Item) -> bool:
+    def is_admitted(item: SceneQuestion) -> bool:
         return not _ORDERED.search(item.question) and item.type not in _PICTURES and item.question not in seen
 
     # Numbers that no other split or size has, however many pictures it draws.
@@ -41,14 +43,14 @@ def write_split(root: Path, split: str, sets: int, seed: int, place: int, size: 
         if len(rows) == sets:
             break
         scenes = sample_set(rng, style="plain", size=size, split=split_of_world(split))
-        item = ask(rng, scenes, split, admitted)
+        item = ask_in_split(rng, scenes, split, is_admitted)
         if item is None or not balance.admits(item):
             continue
         seen.add(item.question)
         ids = [str(picture + number) for number in range(1, len(scenes) + 1)]
         picture += len(scenes)
         for file, scene in zip(ids, scenes, strict=True):
-            save(scene, root / "images" / "VG_100K" / f"{file}.jpg")
+            save_scene(scene, root / "images" / "VG_100K" / f"{file}.jpg")
         value = int(item.answer) if item.answer.isdigit() else item.answer
         row = {
             "qid": f"{'train' if split == 'train' else 'val_test'}_{place}{len(rows):06d}",
@@ -57,6 +59,6 @@ def write_split(root: Path, split: str, sets: int, seed: int, place: int, size: 
             "pattern_name": item.type,
             "answer": {"yes": True, "no": False}.get(item.answer, value),
         }
-        rows.append(row if split == "train" else {**row, "paraphrased": reworded(item) or item.question})
+        rows.append(row if split == "train" else {**row, "paraphrased": other_wording(item) or item.question})
     write_lines(root / f"{name}.jsonl", rows)
     return {f"covr/{name}.jsonl": len(rows)}

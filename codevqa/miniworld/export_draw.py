@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 from ..core.errors import InputError
-from .questions import UNSEEN, Item, NoQuestionError, sample_question
-from .world import COLORS, HELD_OUT, KINDS, SIZES, Scene, plural
+from .questions import UNSEEN, NoQuestionError, SceneQuestion, sample_question
+from .world import COLORS, HELD_OUT, KINDS, SIZES, Scene, pluralize
 
 SPLITS: tuple[str, ...] = ("train", "val", "test", "test_combinations", "test_wording")
 """New scenes in each; in "test_combinations" pairs of color and kind that the others never show or name; in
@@ -27,7 +27,7 @@ SHARES = {"color": len(COLORS), "find_color": len(COLORS), "kind": len(KINDS), "
 """How many answers share a kind of question; counts are taken to have five."""
 _MASKS = (
     (re.compile(rf"\b({'|'.join(COLORS)})\b"), "COLOR"),
-    (re.compile(rf"\b({'|'.join(sorted({*KINDS, *map(plural, KINDS)}, key=len, reverse=True))})\b"), "KIND"),
+    (re.compile(rf"\b({'|'.join(sorted({*KINDS, *map(pluralize, KINDS)}, key=len, reverse=True))})\b"), "KIND"),
     (re.compile(rf"\b({'|'.join(SIZES)})\b"), "SIZE"),
     (re.compile(r"\b(an?) "), ""),
 )
@@ -54,16 +54,18 @@ def split_of_world(split: str) -> Literal["train", "test"]:
     return "test" if split == "test_combinations" else "train"
 
 
-def ask(rng: random.Random, subject: Scene | Sequence[Scene], split: str, more: Callable[[Item], bool]) -> Item | None:
+def ask_in_split(
+    rng: random.Random, subject: Scene | Sequence[Scene], split: str, more: Callable[[SceneQuestion], bool]
+) -> SceneQuestion | None:
     """Asks a question that belongs in a split and meets one condition more; None where none is found."""
     scenes = [subject] if isinstance(subject, Scene) else subject
     try:
-        return sample_question(rng, subject, wanted=lambda item: fits(item, scenes, split) and more(item))
+        return sample_question(rng, subject, wanted=lambda item: belongs_in_split(item, scenes, split) and more(item))
     except NoQuestionError:
         return None
 
 
-def fits(item: Item, scenes: Sequence[Scene], split: str) -> bool:
+def belongs_in_split(item: SceneQuestion, scenes: Sequence[Scene], split: str) -> bool:
     """Tells whether a question belongs in a split: by its wording, and by the pairs that it names or speaks of."""
     if item.wording.endswith(UNSEEN) != (split == "test_wording"):
         return False
@@ -75,7 +77,7 @@ def fits(item: Item, scenes: Sequence[Scene], split: str) -> bool:
     return (bool(pairs & HELD_OUT) or spoken) == (split == "test_combinations")
 
 
-def skeleton(text: str) -> str:
+def mask_program(text: str) -> str:
     """A program with colors, kinds and sizes masked."""
     for pattern, mask in _MASKS:
         text = pattern.sub(mask, text)
@@ -88,9 +90,9 @@ class Balance:
     def __init__(self) -> None:
         self._counts: dict[str, Counter[str]] = defaultdict(Counter)
 
-    def admits(self, item: Item) -> bool:
+    def admits(self, item: SceneQuestion) -> bool:
         """Tells whether a question may be added, and counts it when so."""
-        keys, value = [item.type, item.type + skeleton(item.program)], item.answer
+        keys, value = [item.type, item.type + mask_program(item.program)], item.answer
         two = ("yes", "no") if value in ("yes", "no") else ("first", "second") if item.options else ()
         if item.options:
             value = two[item.options.index(value)]

@@ -11,10 +11,10 @@ import random
 from pathlib import Path
 from typing import Any
 
-from .export_draw import Balance, ask, split_of_world, tries
+from .export_draw import Balance, ask_in_split, split_of_world, tries
 from .export_gqa_programs import NamedScene, Step, semantic
-from .questions import Item
-from .world import sample_scene, save
+from .questions import SceneQuestion
+from .world import sample_scene, save_scene
 
 PER_IMAGE = 5
 TYPES = {
@@ -40,12 +40,12 @@ TYPES = {
 """Structural, semantic and detailed type of a kind; the detailed one ends in "C" where the answer is no."""
 
 
-def file_name(split: str) -> str:
+def gqa_split_name(split: str) -> str:
     """What GQA's files call a split."""
     return split.replace("test", "testdev")
 
 
-def _types(item: Item, steps: list[Step]) -> dict[str, str]:
+def _types(item: SceneQuestion, steps: list[Step]) -> dict[str, str]:
     structural, about, detailed = TYPES[item.type]
     if item.type == "exist" and len(steps) > 2:
         detailed = "existAttr"
@@ -58,7 +58,7 @@ def _types(item: Item, steps: list[Step]) -> dict[str, str]:
     return {"structural": structural, "semantic": about, "detailed": detailed}
 
 
-def _record(picture: NamedScene, item: Item, steps: list[Step]) -> dict[str, Any]:
+def _question_record(picture: NamedScene, item: SceneQuestion, steps: list[Step]) -> dict[str, Any]:
     words = (f"{step['operation']}: {step['argument']} {step['dependencies'] or ''}".rstrip(" ") for step in steps)
     return {
         "semantic": steps,
@@ -77,20 +77,22 @@ def _record(picture: NamedScene, item: Item, steps: list[Step]) -> dict[str, Any
     }
 
 
-def _ask(rng: random.Random, picture: NamedScene, split: str, balance: Balance) -> list[dict[str, Any]]:
+def _ask_picture(rng: random.Random, picture: NamedScene, split: str, balance: Balance) -> list[dict[str, Any]]:
     """Asks several questions about a picture; those that GQA cannot say are left out."""
     records: dict[str, dict[str, Any]] = {}
     for _ in range(PER_IMAGE * 4):
-        item = ask(rng, picture.scene, split, lambda draft: draft.type in TYPES and draft.question not in records)
+        item = ask_in_split(
+            rng, picture.scene, split, lambda draft: draft.type in TYPES and draft.question not in records
+        )
         steps = None if item is None else semantic(picture, item)
         if item is not None and steps is not None and balance.admits(item):
-            records[item.question] = _record(picture, item, steps)
+            records[item.question] = _question_record(picture, item, steps)
         if item is None or len(records) == PER_IMAGE:
             break
     return list(records.values())
 
 
-def write_split(root: Path, split: str, images: int, seed: int, place: int) -> dict[str, int]:
+def write_gqa_split(root: Path, split: str, images: int, seed: int, place: int) -> dict[str, int]:
     """Writes the questions, scene graphs and pictures of one split.
 
     Args:
@@ -115,11 +117,11 @@ def write_split(root: Path, split: str, images: int, seed: int, place: int) -> d
         ids = {thing: str(10 * number + at) for at, thing in enumerate(scene.things)}
         # Pictures of the tests are named as GQA names those beyond Visual Genome.
         picture = NamedScene(f"{'n' if test else ''}{number}", scene, ids)
-        if asked := _ask(rng, picture, split, balance):
+        if asked := _ask_picture(rng, picture, split, balance):
             questions |= {f"{next(numbers):08d}": record for record in asked}
-            save(scene, root / "images" / f"{picture.id}.jpg")
+            save_scene(scene, root / "images" / f"{picture.id}.jpg")
             graphs[picture.id] = picture.graph()
-    name = file_name(split)
+    name = gqa_split_name(split)
     _dump(root / "questions1.2" / f"{name}_balanced_questions.json", questions)
     _dump(root / "sceneGraphs" / f"{name}_sceneGraphs.json", graphs)
     return {f"gqa/questions1.2/{name}_balanced_questions.json": len(questions)}

@@ -12,8 +12,8 @@ from typing import Any
 
 from .phrases import Phrase
 from .places import SIDES
-from .questions import Item
-from .slots import Slots
+from .questions import SceneQuestion
+from .slots import QuestionSlots
 from .world import CANVAS, Scene, Thing
 
 _MORE = {"left": "further left", "right": "further right", "above": "higher", "below": "lower"}
@@ -68,7 +68,7 @@ class NamedScene:
 
 
 @dataclass
-class _Program:
+class _FunctionalProgram:
     """Builds a functional program."""
 
     picture: NamedScene
@@ -94,7 +94,7 @@ class _Program:
                 place = self.add(f"filter {name}", value, place)
         return place
 
-    def relation(self, q: Slots, *, verify: bool) -> None:
+    def relation(self, q: QuestionSlots, *, verify: bool) -> None:
         """Is there ``a`` on a side of ``b``?"""
         if verify and q.b.color is None and q.b.size is None:
             self.add("verify rel", f"{q.b.kind},{q.s.relation},o ({self.ids(q.b)})", self.find(q.a))
@@ -105,7 +105,7 @@ class _Program:
         place = self.add("relate", argument, self.find(q.b))
         self.add("exist", "?", self.narrow(place, q.a))
 
-    def which_side(self, q: Slots) -> bool:
+    def which_side(self, q: QuestionSlots) -> bool:
         """On which side of ``b`` is ``a``? The argument has no room for a color: one of the two must have none."""
         pair = "|".join(side.relation for side in SIDES if side.axis == q.s.axis)
         for role, named, other in (("o", q.b, q.a), ("s", q.a, q.b)):
@@ -115,9 +115,9 @@ class _Program:
         return False
 
 
-def semantic(picture: NamedScene, item: Item) -> list[Step] | None:
+def semantic(picture: NamedScene, item: SceneQuestion) -> list[Step] | None:
     """GQA's functional program for a question, or None where GQA has no operation for it."""
-    program, q = _Program(picture), item.slots
+    program, q = _FunctionalProgram(picture), item.slots
     add, find = program.add, program.find
     if item.type in _ABOUT_ONE:
         words = {**vars(q), "way": "h" if "s" in vars(q) and q.s.axis == "x" else "v"}

@@ -10,22 +10,24 @@ import random
 from pathlib import Path
 from typing import Any
 
-from .export_draw import ask, split_of_world, tries, write_lines
-from .questions import Item
+from .export_draw import ask_in_split, split_of_world, tries, write_lines
+from .questions import SceneQuestion
 from .sets import like, sample_set
 from .truth import run_program
-from .world import Scene, save
+from .world import Scene, save_scene
 
 PAIRS = 4
 LABELS = {"yes": "True", "no": "False"}
 
 
-def file_name(split: str) -> str:
+def nlvr2_split_name(split: str) -> str:
     """What NLVR2 calls the file of a split; the first part of its identifiers."""
     return split.replace("val", "dev").replace("test", "test1")
 
 
-def _pairs(rng: random.Random, item: Item, pair: list[Scene], split: str) -> list[tuple[list[Scene], str]] | None:
+def _find_pairs(
+    rng: random.Random, item: SceneQuestion, pair: list[Scene], split: str
+) -> list[tuple[list[Scene], str]] | None:
     """Four pairs for a sentence, two of each truth, in no order; None when they are not found."""
     by_label: dict[str, list[list[Scene]]] = {"yes": [], "no": []}
     by_label[item.answer].append(pair)
@@ -48,23 +50,23 @@ def _pairs(rng: random.Random, item: Item, pair: list[Scene], split: str) -> lis
     return None
 
 
-def write_split(root: Path, split: str, pairs: int, seed: int, place: int) -> dict[str, int]:
+def write_nlvr2_split(root: Path, split: str, pairs: int, seed: int, place: int) -> dict[str, int]:
     """Writes the sentences and pictures of one split; arguments and result as for the GQA files, pairs for images."""
     rng = random.Random(f"nlvr2 {split} {seed}")
-    name, rows, seen = file_name(split), list[dict[str, Any]](), set[str]()
+    name, rows, seen = nlvr2_split_name(split), list[dict[str, Any]](), set[str]()
     sentences = max(1, pairs // PAIRS)
     for _ in tries(sentences * 100, f"nlvr2 {split}"):
         if len(seen) == sentences:
             break
         pair = sample_set(rng, style="plain", size=2, split=split_of_world(split))
-        item = ask(rng, pair, split, lambda draft: draft.question.endswith(".") and draft.question not in seen)
-        labelled = _pairs(rng, item, pair, split) if item is not None and item.answer in LABELS else None
+        item = ask_in_split(rng, pair, split, lambda draft: draft.question.endswith(".") and draft.question not in seen)
+        labelled = _find_pairs(rng, item, pair, split) if item is not None and item.answer in LABELS else None
         if item is None or labelled is None:
             continue
         for number, (scenes, answer) in enumerate(labelled):
             stem = f"{name}-{len(seen)}-{number}"
             for side, scene in enumerate(scenes):
-                save(scene, root / "images" / f"{stem}-img{side}.png")
+                save_scene(scene, root / "images" / f"{stem}-img{side}.png")
             rows.append(_row(item.question, LABELS[answer], f"{stem}-0", split, len(seen)))
         seen.add(item.question)
     write_lines(root / "data" / f"{name}.json", rows)

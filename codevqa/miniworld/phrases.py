@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from .world import COLORS, KINDS, SIZES, Scene, Thing, plural
+from .world import COLORS, KINDS, SIZES, Scene, Thing, pluralize
 
 GENERIC = ("object", "object", "object", "thing", "item", "shape")
 """Nouns for things of any kind, the usual one more often."""
 _KINDS: dict[str, str | None] = {**{kind: kind for kind in KINDS}, "block": "square", **dict.fromkeys(GENERIC)}
-NOUNS = {**{noun: noun for noun in _KINDS}, **{plural(noun): noun for noun in _KINDS}}
+NOUNS = {**{noun: noun for noun in _KINDS}, **{pluralize(noun): noun for noun in _KINDS}}
 """Every noun that a phrase may have, singular or plural, with its singular."""
 
 
@@ -41,12 +41,12 @@ class Phrase:
     @property
     def many(self) -> str:
         """Such as "small red stars"."""
-        return " ".join(part for part in (self.size, self.color, plural(self.head)) if part)
+        return " ".join(part for part in (self.size, self.color, pluralize(self.head)) if part)
 
     @property
     def kinds(self) -> str:
         """Such as "stars"."""
-        return plural(self.head)
+        return pluralize(self.head)
 
     @property
     def one(self) -> str:

@@ -6,15 +6,15 @@ from collections.abc import Sequence
 from types import SimpleNamespace
 
 from .phrases import Phrase
-from .places import SIDES, Side, place
-from .slots import CLEAR, Maker, Slots
+from .places import SIDES, Direction, place
+from .slots import CLEAR, Maker, QuestionSlots
 from .world import CANVAS, Scene, Thing
 
 
 def _side(both: bool) -> Maker:
     """On which side ``a`` may lie from ``b``, or from the middle: clearly there, or clearly opposite."""
 
-    def make(q: Slots) -> Side | None:
+    def make(q: QuestionSlots) -> Direction | None:
         chosen = q.rng.choice([side for side in SIDES if side.other or not both])
         here = [getattr(thing, chosen.axis) for thing in q.a.find(q.scene)]
         there = [getattr(thing, chosen.axis) for thing in q.b.find(q.scene)] if hasattr(q, "b") else [CANVAS / 2]
@@ -28,7 +28,7 @@ def _side(both: bool) -> Maker:
 def _side_of_d(start: str, end: str, names: str) -> Maker:
     """On which side one of two things lies from the other, ``d`` among them: what a program compares, and a word."""
 
-    def make(q: Slots) -> SimpleNamespace | None:
+    def make(q: QuestionSlots) -> SimpleNamespace | None:
         side = q.rng.choice(SIDES)
         first, second = (getattr(getattr(q, name).the(q.scene), side.axis) for name in (start, end))
         if abs(first - second) < CLEAR:
@@ -39,7 +39,7 @@ def _side_of_d(start: str, end: str, names: str) -> Maker:
     return make
 
 
-def _two_halves(q: Slots) -> SimpleNamespace | None:
+def _two_halves(q: QuestionSlots) -> SimpleNamespace | None:
     """Halves in which ``a`` may lie in two pictures, clearly: what a program compares, and words for both."""
     across = q.rng.random() < 0.6
     sides = SIDES[:2] if across else SIDES[2:]
@@ -57,10 +57,10 @@ def _two_halves(q: Slots) -> SimpleNamespace | None:
     return SimpleNamespace(first=tests[0], second=tests[1], first_again=again, words=" and ".join(parts), same=same)
 
 
-def _lonely_side(q: Slots) -> Side | None:
+def _lonely_side(q: QuestionSlots) -> Direction | None:
     """A side of ``b``, alone in its kind, on which a single thing lies, clearly, and all others clearly opposite."""
     side, at = q.rng.choice(SIDES), q.b.the(q.scene)
-    if not _distinct(q.scene) or Phrase(at.kind).count(q.scene) > 1:
+    if not _all_differ(q.scene) or Phrase(at.kind).count(q.scene) > 1:
         return None
     others = [thing for thing in q.scene.things if thing is not at]
     far = all(abs(getattr(thing, side.axis) - getattr(at, side.axis)) >= CLEAR for thing in others)
@@ -75,7 +75,7 @@ _MOST = {
 }
 
 
-def _outermost(q: Slots, things: Sequence[Thing], corner: bool) -> SimpleNamespace | None:
+def _outermost(q: QuestionSlots, things: Sequence[Thing], corner: bool) -> SimpleNamespace | None:
     """Words for a side or a corner to which one of the things lies clearly nearest, and what a program compares."""
     across, down = q.rng.choice(SIDES[:2]), q.rng.choice(SIDES[2:])
     sides = (across, down) if corner else (q.rng.choice((across, down)),)
@@ -101,24 +101,24 @@ def _outermost(q: Slots, things: Sequence[Thing], corner: bool) -> SimpleNamespa
 def _outermost_of_all(corner: bool) -> Maker:
     """As ``_outermost``, where every thing has a look of its own."""
 
-    def make(q: Slots) -> SimpleNamespace | None:
-        return _outermost(q, q.scene.things, corner) if _distinct(q.scene) else None
+    def make(q: QuestionSlots) -> SimpleNamespace | None:
+        return _outermost(q, q.scene.things, corner) if _all_differ(q.scene) else None
 
     return make
 
 
-def _distinct(scene: Scene) -> bool:
+def _all_differ(scene: Scene) -> bool:
     return len({(thing.color, thing.kind) for thing in scene.things}) == len(scene.things) > 1
 
 
-def _side_moved(q: Slots) -> Side | None:
+def _side_moved(q: QuestionSlots) -> Direction | None:
     """A side on which ``a`` lies clearly further in one of the two pictures than in the other."""
     side = q.rng.choice(SIDES)
     first, second = (getattr(q.a.the(scene), side.axis) for scene in q.scenes)
     return side if abs(first - second) >= CLEAR else None
 
 
-def _corner(q: Slots) -> SimpleNamespace | None:
+def _corner(q: QuestionSlots) -> SimpleNamespace | None:
     """A corner that ``a`` may lie in: it lies clearly in one, but only the program finds out in which."""
     thing = q.a.the(q.scene)
     down, across = q.rng.choice(SIDES[2:]), q.rng.choice(SIDES[:2])
@@ -127,7 +127,7 @@ def _corner(q: Slots) -> SimpleNamespace | None:
     return SimpleNamespace(name=name, test=f"{across.middle} and {down.middle}") if clear else None
 
 
-def _wall(q: Slots) -> SimpleNamespace:
+def _wall(q: QuestionSlots) -> SimpleNamespace:
     """A wall of a box: as programs ask for it, as it is said, and as what touches it not."""
     name = q.rng.choice(("wall", "wall", "wall", "wall", "bottom", "top", "left wall", "right wall"))
     if name != "wall":

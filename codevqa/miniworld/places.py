@@ -15,7 +15,7 @@ _DOWN = ("above or below", "below or above", "located above or below")
 
 
 @dataclass(frozen=True)
-class Side:
+class Direction:
     """How one thing lies from another, or in which half of the picture."""
 
     name: str
@@ -53,10 +53,10 @@ class Side:
 
 
 SIDES = (
-    Side("left", "left", "to the left of", "x", -1, *_LEFT, "right", "right", _ACROSS),
-    Side("right", "right", "to the right of", "x", 1, *_RIGHT),
-    Side("above", "top", "above", "y", -1, *_ABOVE, "below", "bottom", _DOWN),
-    Side("below", "bottom", "below", "y", 1, *_BELOW),
+    Direction("left", "left", "to the left of", "x", -1, *_LEFT, "right", "right", _ACROSS),
+    Direction("right", "right", "to the right of", "x", 1, *_RIGHT),
+    Direction("above", "top", "above", "y", -1, *_ABOVE, "below", "bottom", _DOWN),
+    Direction("below", "bottom", "below", "y", 1, *_BELOW),
 )
 
 

@@ -18,15 +18,15 @@ from typing import Any, Literal
 from .phrases import Phrase
 from .place_slots import PLACE_MAKERS
 from .set_slots import SET_MAKERS, style_of
-from .slots import Maker, Slots, amount, expanded
+from .slots import Maker, QuestionSlots, draw_amount, expand_options
 from .thing_slots import THING_MAKERS
 from .truth import run_program
 from .untold_slots import UNTOLD_MAKERS
 from .word_slots import WORD_MAKERS
-from .world import COLORS, KINDS, Scene, plural
+from .world import COLORS, KINDS, Scene, pluralize
 
 UNSEEN = "~"
-"""Marks a wording that training never sees: in the table its first character, in ``Item.wording`` the last."""
+"""Marks a wording that training never sees: in the table its first character, in ``SceneQuestion.wording`` the last."""
 TRIES = 32
 DULL = {"0": 0.8, "1": 0.5, "none": 0.7, "nothing": 0.7, "no": 0.7}
 """How often a question is passed over for its answer, which would be most of the answers.
@@ -39,7 +39,7 @@ class NoQuestionError(LookupError):
 
 
 @dataclass(frozen=True)
-class Item:
+class SceneQuestion:
     """One question with its truth."""
 
     question: str
@@ -52,7 +52,7 @@ class Item:
     form: Literal["image", "set"]
     wording: str
     """Which wording of the kind, e.g. ``exist.2``; ends with ``~`` when training never sees it."""
-    slots: Slots = field(default_factory=Slots, compare=False, repr=False)
+    slots: QuestionSlots = field(default_factory=QuestionSlots, compare=False, repr=False)
 
     @property
     def options(self) -> tuple[str, ...]:
@@ -74,7 +74,7 @@ class Condition:
     """As said after "a picture with"."""
     program: str
     """Over ``img``; its last line is the test."""
-    slots: Slots
+    slots: QuestionSlots
 
     def __str__(self) -> str:
         return self.said
@@ -98,7 +98,7 @@ class Condition:
 
 
 @dataclass(frozen=True)
-class Kind:
+class QuestionFamily:
     """A row of the table."""
 
     name: str
@@ -112,27 +112,29 @@ class Kind:
     either: bool = True
     """Whether scenes must allow both yes and no. Where that is too rare, "no" is passed over often instead."""
 
-    def draw(self, rng: random.Random, scenes: Sequence[Scene]) -> Slots | None:
+    def draw(self, rng: random.Random, scenes: Sequence[Scene]) -> QuestionSlots | None:
         """Draws the slots for one of the scenes; None where they do not fit."""
-        q = Slots(rng=rng, scenes=scenes, scene=rng.choice(scenes))
+        q = QuestionSlots(rng=rng, scenes=scenes, scene=rng.choice(scenes))
         for name, words in self.slots.items():
             maker, _, question = words.partition(": ")
             value = (
-                amount(q, question, plain="plain" in maker, total="total" in maker) if question else _MAKERS[maker](q)
+                draw_amount(q, question, plain="plain" in maker, total="total" in maker)
+                if question
+                else _MAKERS[maker](q)
             )
             if value is None:
                 return None
             setattr(q, name, value)
         return q
 
-    def code(self, q: Slots) -> str:
+    def code(self, q: QuestionSlots) -> str:
         """The program; all things, and those of a kind, it counts by color: captions seldom tell all at once."""
         program = self.program.format(**vars(q))
         program = _WHOLE.sub(_by_color(r"\1", "objects"), program)
         program = _KIND.sub("answer = " + _by_color("img", r"\1"), program)
         return _SUM.sub(r"answer = str(\1)", program)
 
-    def question(self, place: int, q: Slots) -> str:
+    def question(self, place: int, q: QuestionSlots) -> str:
         """The question in one of the wordings."""
         text = " ".join(self.wordings[place].removeprefix(UNSEEN).format(**vars(q)).split())
         return text[:1].upper() + text[1:]
@@ -142,30 +144,30 @@ _WHOLE = re.compile(
     r'(?:int\()?query\((img|images\[-?\d\]), "How many (?:objects|items|things|shapes) are there\?"\)\)?'
 )
 _KIND = re.compile(
-    rf'^answer = query\(img, "How many ({"|".join(plural(kind) for kind in KINDS)}) are there\?"\)$', re.MULTILINE
+    rf'^answer = query\(img, "How many ({"|".join(pluralize(kind) for kind in KINDS)}) are there\?"\)$', re.MULTILINE
 )
 _SUM = re.compile(r"answer = (sum\(.*\))$", re.MULTILINE)
 
 
 def _by_color(image: str, many: str) -> str:
-    return f'sum([int(query({image}, f"How many {{color}} {many} are there?")) for color in {_listed(COLORS)}])'
+    return f'sum([int(query({image}, f"How many {{color}} {many} are there?")) for color in {_list_literal(COLORS)}])'
 
 
-def _listed(words: Sequence[str]) -> str:
+def _list_literal(words: Sequence[str]) -> str:
     return json.dumps(list(words))
 
 
-def _table() -> dict[str, dict[str, Kind]]:
+def _load_table() -> dict[str, dict[str, QuestionFamily]]:
     rows = tomllib.loads((files(__package__) / "questions.toml").read_text(encoding="utf-8"))
     within = rows.pop("within")
-    table: dict[str, dict[str, Kind]] = {}
+    table: dict[str, dict[str, QuestionFamily]] = {}
     for form, kinds in rows.items():
         table[form] = {}
         for name, row in kinds.items():
-            wordings = [variant for wording in row.pop("wordings") for variant in expanded(wording)]
-            table[form][name] = Kind(
+            wordings = [variant for wording in row.pop("wordings") for variant in expand_options(wording)]
+            table[form][name] = QuestionFamily(
                 name,
-                program=row.pop("program").strip("\n").replace("COLORS", _listed(COLORS)),
+                program=row.pop("program").strip("\n").replace("COLORS", _list_literal(COLORS)),
                 wordings=wordings,
                 **row,
             )
@@ -180,17 +182,17 @@ _ABOUT_ITS_PICTURE = re.compile(r"\b(picture|image|here|drawn|shown|this)\b|[.,]
 """Marks wordings that cannot be put to one picture of a set."""
 
 
-def _within(name: str, kind: Kind, row: dict[str, Any]) -> Kind | None:
+def _within(name: str, kind: QuestionFamily, row: dict[str, Any]) -> QuestionFamily | None:
     """The kind of question that puts one about a single picture to one picture of a set; None without a wording."""
     wordings = []
-    frames = [frame for several in row["wordings"] for frame in expanded(several)]
+    frames = [frame for several in row["wordings"] for frame in expand_options(several)]
     for wording in kind.wordings:
         text, end = wording.removeprefix(UNSEEN)[:-1], wording[-1]
         if "plain" in kind.styles and not _ABOUT_ITS_PICTURE.search(text + end):
             wordings += [UNSEEN * wording.startswith(UNSEEN) + frame.replace("{}", text) + end for frame in frames]
     if not wordings:
         return None
-    return Kind(
+    return QuestionFamily(
         name,
         weight=row["weight"] * kind.weight,
         slots={**row["slots"], **kind.slots},
@@ -203,11 +205,11 @@ def _within(name: str, kind: Kind, row: dict[str, Any]) -> Kind | None:
     )
 
 
-TABLE = _table()
+TABLE = _load_table()
 """Kinds by form ("image", "set", or "condition") and name."""
 
 
-def _phrases(q: Slots) -> list[Phrase]:
+def _phrases(q: QuestionSlots) -> list[Phrase]:
     phrases: list[Phrase] = []
     for value in vars(q).values():
         if isinstance(value, Phrase):
@@ -217,8 +219,8 @@ def _phrases(q: Slots) -> list[Phrase]:
     return phrases
 
 
-def _condition(fits: Callable[[Kind], bool]) -> Maker:
-    def make(q: Slots) -> Condition | None:
+def _condition(fits: Callable[[QuestionFamily], bool]) -> Maker:
+    def make(q: QuestionSlots) -> Condition | None:
         style = style_of(q.scenes)
         kinds = [kind for kind in TABLE["condition"].values() if style in kind.styles and fits(kind)]
         kind = q.rng.choices(kinds, [option.weight for option in kinds])[0]
@@ -247,22 +249,24 @@ _MAKERS: dict[str, Maker] = {
 }
 
 
-def draft(rng: random.Random, scenes: Sequence[Scene], kind: Kind, form: Literal["image", "set"]) -> Item | None:
+def draft(
+    rng: random.Random, scenes: Sequence[Scene], kind: QuestionFamily, form: Literal["image", "set"]
+) -> SceneQuestion | None:
     """Draws a question without its answer; None where its slots do not fit the scenes."""
     q = kind.draw(rng, scenes)
     if q is None:
         return None
     place = rng.randrange(len(kind.wordings))
     wording = f"{kind.name}.{place}{UNSEEN if kind.wordings[place].startswith(UNSEEN) else ''}"
-    return Item(kind.question(place, q), "", kind.code(q), kind.name, form, wording, q)
+    return SceneQuestion(kind.question(place, q), "", kind.code(q), kind.name, form, wording, q)
 
 
 def sample_question(
     rng: random.Random,
     scene_or_scenes: Scene | Sequence[Scene],
     kind: str | None = None,
-    wanted: Callable[[Item], bool] = lambda item: True,
-) -> Item:
+    wanted: Callable[[SceneQuestion], bool] = lambda item: True,
+) -> SceneQuestion:
     """Asks something about a scene, or about a set of scenes.
 
     Args:
@@ -285,21 +289,21 @@ def sample_question(
         kinds = [replace(option, weight=1.0) for option in kinds if option.name == kind]
     for _ in range(60 if kinds else 0):
         chosen = rng.choices(kinds, [option.weight for option in kinds])[0]
-        item = _balanced(rng, scenes, chosen, form, wanted)
+        item = _ask_balanced(rng, scenes, chosen, form, wanted)
         if item is not None:
             return item
     raise NoQuestionError(f"no question of family {kind!r} fits this scene")
 
 
-def _balanced(
+def _ask_balanced(
     rng: random.Random,
     scenes: Sequence[Scene],
-    kind: Kind,
+    kind: QuestionFamily,
     form: Literal["image", "set"],
-    wanted: Callable[[Item], bool],
-) -> Item | None:
+    wanted: Callable[[SceneQuestion], bool],
+) -> SceneQuestion | None:
     """Asks only what could have been answered either way, so yes and no are equally likely whatever the scene."""
-    by_answer: dict[str, Item] = {}
+    by_answer: dict[str, SceneQuestion] = {}
     for _ in range(TRIES):
         item = draft(rng, scenes, kind, form)
         if item is None or not wanted(item):
@@ -313,7 +317,7 @@ def _balanced(
     return None
 
 
-def reworded(item: Item) -> str | None:
+def other_wording(item: SceneQuestion) -> str | None:
     """The same question in other words, which training may use; None when it has no others."""
     kind, first = TABLE[item.form][item.type], int(item.wording.rpartition(".")[2].rstrip(UNSEEN))
     for place in (*range(first + 1, len(kind.wordings)), *range(first)):

@@ -19,7 +19,7 @@ CLEAR = 9
 """Pixels by which things must be apart, or off the middle, before a question asks on which side they are."""
 
 
-class Slots(SimpleNamespace):
+class QuestionSlots(SimpleNamespace):
     """The slots of one question by name."""
 
     rng: random.Random
@@ -28,7 +28,7 @@ class Slots(SimpleNamespace):
     """The one of the scenes for which the slots are drawn."""
 
 
-Maker: TypeAlias = Callable[[Slots], Any]
+Maker: TypeAlias = Callable[[QuestionSlots], Any]
 
 
 class Word(str):
@@ -40,16 +40,16 @@ class Word(str):
         return with_article(self)
 
 
-def expanded(wording: str) -> list[str]:
+def expand_options(wording: str) -> list[str]:
     """A wording for each of the options in brackets."""
     before, bracket, rest = wording.partition("[")
     if not bracket:
         return [wording]
     options, _, after = rest.partition("]")
-    return [variant for option in options.split("|") for variant in expanded(before + option + after)]
+    return [variant for option in options.split("|") for variant in expand_options(before + option + after)]
 
 
-def number(rng: random.Random, value: int) -> str:
+def word_or_digits(rng: random.Random, value: int) -> str:
     """Returns a small number as a word or as digits."""
     return NUMBERS[value] if value < len(NUMBERS) and rng.random() < 0.65 else str(value)
 
@@ -64,7 +64,7 @@ def kinds_of(scene: Scene) -> tuple[str, ...]:
     return BOX_KINDS if scene.style == "box" else KINDS
 
 
-def nearly(q: Slots, size: float, generic: float) -> Phrase:
+def nearly(q: QuestionSlots, size: float, generic: float) -> Phrase:
     """Describes a thing of the scene, or nearly: with even chance one word of the description is exchanged.
 
     Args:
@@ -93,7 +93,7 @@ def nearly(q: Slots, size: float, generic: float) -> Phrase:
     return Phrase(kind, color, extent, noun)
 
 
-def apart(q: Slots, what: Phrase) -> Phrase | None:
+def reject_overlap(q: QuestionSlots, what: Phrase) -> Phrase | None:
     """The phrase, unless a thing could fit it and another phrase of the question."""
     others = (value for value in vars(q).values() if isinstance(value, Phrase))
     return None if any(what.overlaps(other) for other in others) else what
@@ -105,7 +105,7 @@ WORDS = {">=": "at least", "==": "exactly", ">": "more than", "<": "fewer than",
 RARE = {">=": "no fewer than", "==": "only", ">": "over", "<": "less than", "<=": "no more than"}
 
 
-def amount(q: Slots, question: str, *, plain: bool, total: bool) -> SimpleNamespace | None:
+def draw_amount(q: QuestionSlots, question: str, *, plain: bool, total: bool) -> SimpleNamespace | None:
     """Draws an amount near the true answer of a question that counts: its words, and what a program compares with.
 
     Args:
@@ -115,7 +115,7 @@ def amount(q: Slots, question: str, *, plain: bool, total: bool) -> SimpleNamesp
         total: Count in all scenes.
     """
     asked = question.format(**vars(q))
-    actual = sum(int(truth.query(scene, asked)) for scene in (q.scenes if total else [q.scene]))
+    actual = sum(int(truth.query_truth(scene, asked)) for scene in (q.scenes if total else [q.scene]))
     if actual == 0 and q.rng.random() < 0.7:
         return None
     sign = q.rng.choice((">=", ">=", "==", "==", ">", "<" if plain or q.rng.random() < 0.2 else "<="))
@@ -126,6 +126,6 @@ def amount(q: Slots, question: str, *, plain: bool, total: bool) -> SimpleNamesp
         words = RARE[sign]
     elif not plain and sign == "==" and value > 1 and q.rng.random() < 0.3:
         words = ""
-    phrase = f"{words} {number(q.rng, value)} {q.a.name if value == 1 else q.a.many}".strip()
+    phrase = f"{words} {word_or_digits(q.rng, value)} {q.a.name if value == 1 else q.a.many}".strip()
     be = "is" if value == 1 else "are"
     return SimpleNamespace(sign=sign, value=value, said=phrase, test=f"{sign} {value}", be=be)

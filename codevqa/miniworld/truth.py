@@ -25,7 +25,7 @@ UNTOLD_ENDS = (
 """What a question ends with that is answered by yes or no, and of which drawings tell nothing."""
 
 
-def query(scene: Scene, question: str) -> str:
+def query_truth(scene: Scene, question: str) -> str:
     """Answers an elementary question truly.
 
     Raises:
@@ -39,7 +39,7 @@ def query(scene: Scene, question: str) -> str:
     raise ValueError(f"no elementary question: {question!r}")
 
 
-def get_pos(scene: Scene, phrase: str) -> tuple[float, float]:
+def true_position(scene: Scene, phrase: str) -> tuple[float, float]:
     """The position of the thing a phrase describes, on the 24x24 grid, y upwards; the middle where there is none."""
     what = parse_phrase(phrase)
     if not what.count(scene):
@@ -48,7 +48,7 @@ def get_pos(scene: Scene, phrase: str) -> tuple[float, float]:
     return (thing.x / CANVAS * GRID, (CANVAS - thing.y) / CANVAS * GRID)
 
 
-def find_matching_image(scenes: Sequence[Scene], phrase: str) -> Scene:
+def matching_scene(scenes: Sequence[Scene], phrase: str) -> Scene:
     """The scene that shows what a phrase describes.
 
     Raises:
@@ -67,29 +67,29 @@ def _color_of_all(scene: Scene, phrase: str) -> str:
     return colors.pop()
 
 
-def _touching(scene: Scene, phrase: str, wall: str) -> int:
+def _count_touching(scene: Scene, phrase: str, wall: str) -> int:
     return sum(thing.touches(wall) for thing in parse_phrase(phrase).find(scene))
 
 
-def _stacked(scene: Scene, upper: str, lower: str) -> bool:
+def _is_stacked(scene: Scene, upper: str, lower: str) -> bool:
     pairs = zip(scene.tower, scene.tower[1:], strict=False)
     return any((below.color, above.color) == (lower, upper) for below, above in pairs)
 
 
-def _end(scene: Scene, end: str) -> str:
+def _end_color(scene: Scene, end: str) -> str:
     if not scene.tower:
         raise ValueError("no tower")
     return scene.tower[-1 if end == "top" else 0].color
 
 
 _ANSWERS: dict[str, Callable[..., bool | int | str | None]] = {
-    r"Is there an? (\w+) block above an? (\w+) block\?": _stacked,
-    r"Is there (an? [\w ]+) touching the ([\w ]+)\?": lambda scene, what, wall: _touching(scene, what, wall) > 0,
+    r"Is there an? (\w+) block above an? (\w+) block\?": _is_stacked,
+    r"Is there (an? [\w ]+) touching the ([\w ]+)\?": lambda scene, what, wall: _count_touching(scene, what, wall) > 0,
     r"Is there (an? [\w ]+)\?": lambda scene, what: parse_phrase(what).count(scene) > 0,
     r"How many blocks are in the tower\?": lambda scene: len(scene.tower),
     r"How many ([\w ]+) are there\?": lambda scene, what: parse_phrase(what).count(scene),
-    r"How many ([\w ]+) touch the ([\w ]+)\?": _touching,
-    r"What color is the block at the (top|base) of the tower\?": _end,
+    r"How many ([\w ]+) touch the ([\w ]+)\?": _count_touching,
+    r"What color is the block at the (top|base) of the tower\?": _end_color,
     r"What color is the ([\w ]+)\?": lambda scene, what: parse_phrase(what).the(scene).color,
     r"What size is the ([\w ]+)\?": lambda scene, what: parse_phrase(what).the(scene).size,
     r"What are the (\w+) objects\?": lambda scene, color: (
@@ -106,7 +106,7 @@ _PATTERNS = [(re.compile(pattern), answer) for pattern, answer in _ANSWERS.items
 
 
 def run_program(
-    program: str, scenes: Sequence[Scene], form: str, *, query_with: Callable[[Scene, str], str] = query
+    program: str, scenes: Sequence[Scene], form: str, *, query_with: Callable[[Scene, str], str] = query_truth
 ) -> str:
     """Runs a program against the truth, in an interpreter that knows scenes by their numbers only.
 
@@ -126,9 +126,9 @@ def run_program(
     named = dict(zip(names, scenes, strict=True))
     lookup: dict[str, object] = {
         "query": lambda name, question: query_with(named[name], question),
-        "get_pos": lambda name, phrase: get_pos(named[name], phrase),
+        "get_pos": lambda name, phrase: true_position(named[name], phrase),
         "find_matching_image": lambda some, phrase: some[
-            [named[name] for name in some].index(find_matching_image([named[name] for name in some], phrase))
+            [named[name] for name in some].index(matching_scene([named[name] for name in some], phrase))
         ],
         "LEFT": 0,
         "BOTTOM": 0,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import SimpleNamespace
 
-from .slots import Maker, Slots, Word, expanded
+from .slots import Maker, QuestionSlots, Word, expand_options
 from .truth import UNTOLD_ENDS
 
 _OF_THINGS: dict[str, tuple[str, ...]] = {
@@ -62,14 +62,14 @@ YES_OR_NO = 0.25
 """Share of the questions about a thing that are answered by yes or no."""
 
 
-def _drawn(q: Slots, table: Mapping[str, tuple[str, ...]], of: str, **names: str) -> SimpleNamespace:
+def _draw_untold(q: QuestionSlots, table: Mapping[str, tuple[str, ...]], of: str, **names: str) -> SimpleNamespace:
     """Draws what is asked for, and words for it."""
     what = q.rng.choice(list(table))
-    words = q.rng.choice(expanded(q.rng.choice(table[what])))
+    words = q.rng.choice(expand_options(q.rng.choice(table[what])))
     return SimpleNamespace(asked=f"What is the {what} of the {of}?", words=words.format(**names))
 
 
-def _of_thing(q: Slots) -> SimpleNamespace:
+def _of_thing(q: QuestionSlots) -> SimpleNamespace:
     """A question that a drawing of ``a`` does not answer: as it is typed, and as a program asks it."""
     if q.rng.random() < YES_OR_NO:
         end = q.rng.choice(UNTOLD_ENDS)
@@ -77,11 +77,11 @@ def _of_thing(q: Slots) -> SimpleNamespace:
         words = f"{'does' if does else 'is'} the {q.a.name} {end}"
         return SimpleNamespace(asked=f"{words[:1].upper()}{words[1:]}?", words=words)
     size = q.rng.choice(("big", "small"))
-    return _drawn(q, _OF_THINGS, q.a.name, the=f"the {q.a.name}", it=Word(q.a.name), its=q.a.many, size=size)
+    return _draw_untold(q, _OF_THINGS, q.a.name, the=f"the {q.a.name}", it=Word(q.a.name), its=q.a.many, size=size)
 
 
 UNTOLD_MAKERS: dict[str, Maker] = {
     "untold": _of_thing,
-    "untold of pictures": lambda q: _drawn(q, _OF_PICTURES, "pictures", one=q.n.one, many=q.n.many),
+    "untold of pictures": lambda q: _draw_untold(q, _OF_PICTURES, "pictures", one=q.n.one, many=q.n.many),
 }
 """Makers by the names that the table of questions gives them."""

@@ -150,7 +150,7 @@ class Scene:
         return blocks
 
 
-def plural(kind: str) -> str:
+def pluralize(kind: str) -> str:
     """The plural of a kind, or of another noun of this world: "stars", "crosses", "fish", "boxes", "boots"."""
     if kind == "fish":
         return "fish"
@@ -182,7 +182,7 @@ def sample_scene(
     return _plain_scene(rng, min_things, max_things, split)
 
 
-def draw(scene: Scene, size: int = CANVAS) -> Image.Image:
+def draw_scene(scene: Scene, size: int = CANVAS) -> Image.Image:
     """The picture of a scene, RGB, ``size`` pixels wide and high."""
     if scene.style == "box":
         items = [_box_item(thing) for thing in scene.things]
@@ -193,10 +193,10 @@ def draw(scene: Scene, size: int = CANVAS) -> Image.Image:
     return picture if picture.width == size else picture.resize((size, size), Image.Resampling.BICUBIC)
 
 
-def save(scene: Scene, path: Path) -> None:
+def save_scene(scene: Scene, path: Path) -> None:
     """Draws a scene into a file, in a folder that need not be there; a JPEG is barely compressed."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    draw(scene).save(path, quality=95, subsampling=0)
+    draw_scene(scene).save(path, quality=95, subsampling=0)
 
 
 def _plain_item(thing: Thing) -> tuple[str, Color, int, int, int]:
@@ -221,13 +221,13 @@ def _plain_scene(rng: random.Random, fewest: int, most: int, split: str) -> Scen
         sizes = [sizes[0]] * count
     things = (_scatter if count <= USUAL_THINGS else _spread)(rng, looks, sizes)
     background, shift = rng.choice(_GROUNDS), rng.randint(-8, 8)
-    first = _mixed(background, background, shift)
+    first = _mix_colors(background, background, shift)
     if rng.random() < 0.4:
         return Scene(things, "plain", first)
     ground = rng.choice(PATTERNS)
     other = rng.choice([candidate for candidate in _GROUNDS if candidate != background])
     # Every color lies between two flat grounds, so nothing is harder to see than on those; fine patterns are fainter.
-    second = _mixed(other, other if ground in ("gradient", "horizon") else background, shift)
+    second = _mix_colors(other, other if ground in ("gradient", "horizon") else background, shift)
     return Scene(things, "plain", first, ground, second, rng.choice(_SCALES[ground]))
 
 
@@ -239,7 +239,7 @@ def _plain_count(rng: random.Random, fewest: int, most: int) -> int:
     return rng.randint(fewest, USUAL_THINGS)
 
 
-def _mixed(color: Color, other: Color, shift: int) -> Color:
+def _mix_colors(color: Color, other: Color, shift: int) -> Color:
     """The color midway between two, lighter by ``shift``."""
     red, green, blue = ((first + second) // 2 + shift for first, second in zip(color, other, strict=True))
     return (red, green, blue)
@@ -278,7 +278,7 @@ def _scatter(rng: random.Random, looks: list[tuple[str, str]], sizes: list[str])
         radius = RADII[sizes[len(things)]]
         x, y = rng.randint(radius, CANVAS - radius), rng.randint(radius, CANVAS - radius)
         tries += 1
-        if all(apart(x, y, radius, other) for other in things):
+        if all(is_apart(x, y, radius, other) for other in things):
             things.append(Thing(kind, color, sizes[len(things)], float(x), float(y), float(radius)))
         elif tries % 60 == 0:
             things.clear()
@@ -295,11 +295,11 @@ def _spread(rng: random.Random, looks: list[tuple[str, str]], sizes: list[str]) 
         while sum(RADII[size] for size in sizes) > CROWD:
             sizes = _shrunk(rng, sizes)
         radii = [RADII[size] for size in sizes]
-        across, down = _spaced(rng, radii), _spaced(rng, radii)
+        across, down = _space_out(rng, radii), _space_out(rng, radii)
         things = []
         for (color, kind), size, radius, x, y in zip(looks, sizes, radii, across, down, strict=True):
             inside = radius <= min(x, y) and max(x, y) <= CANVAS - radius
-            if not inside or not all(apart(x, y, radius, other) for other in things):
+            if not inside or not all(is_apart(x, y, radius, other) for other in things):
                 break
             things.append(Thing(kind, color, size, float(x), float(y), float(radius)))
         tries += 1
@@ -315,7 +315,7 @@ def _shrunk(rng: random.Random, sizes: list[str]) -> list[str]:
     return [SIZES[SIZES.index(size) - 1] if place == chosen else size for place, size in enumerate(sizes)]
 
 
-def _spaced(rng: random.Random, radii: list[int]) -> list[int]:
+def _space_out(rng: random.Random, radii: list[int]) -> list[int]:
     """Whole numbers in random order, at least ``GAP`` apart, one for each radius."""
     first, gap = min(radii), int(GAP)
     slack = CANVAS - 2 * first - gap * (len(radii) - 1)
@@ -326,7 +326,7 @@ def _spaced(rng: random.Random, radii: list[int]) -> list[int]:
     return positions
 
 
-def apart(x: float, y: float, radius: float, other: Thing) -> bool:
+def is_apart(x: float, y: float, radius: float, other: Thing) -> bool:
     """Whether something lies far enough from a thing of a plain scene."""
     across, down = abs(x - other.x), abs(y - other.y)
     return across >= GAP and down >= GAP and max(across, down) > radius + other.radius
@@ -335,7 +335,7 @@ def apart(x: float, y: float, radius: float, other: Thing) -> bool:
 def _box_scene(rng: random.Random, fewest: int, most: int) -> Scene:
     if fewest <= 4 and rng.random() < 0.45:
         tops = [80 - 21 * level for level in range(rng.randint(fewest, min(most, 4)))]
-        return _boxed([(rng.choice(BOX_COLORS), "square", "medium", 40, top) for top in tops])
+        return _scene_of_boxes([(rng.choice(BOX_COLORS), "square", "medium", 40, top) for top in tops])
     count = min(rng.randint(fewest, most), MOST_THINGS)
     colors = rng.choice((BOX_COLORS, BOX_COLORS, rng.sample(BOX_COLORS, 2), rng.sample(BOX_COLORS, 1)))
     kinds = rng.choice((BOX_KINDS, BOX_KINDS, rng.sample(BOX_KINDS, 2), rng.sample(BOX_KINDS, 1)))
@@ -353,7 +353,7 @@ def _box_scene(rng: random.Random, fewest: int, most: int) -> Scene:
             items.append((rng.choice(colors), rng.choice(kinds), size, left, top))
         elif tries % 200 == 0:
             items.clear()
-    return _boxed(items)
+    return _scene_of_boxes(items)
 
 
 def _clear(left: int, top: int, side: int, item: tuple[str, str, str, int, int]) -> bool:
@@ -361,7 +361,7 @@ def _clear(left: int, top: int, side: int, item: tuple[str, str, str, int, int])
     return max(left - x - BOX_SIDES[size], x - left - side, top - y - BOX_SIDES[size], y - top - side) >= 1
 
 
-def _boxed(items: list[tuple[str, str, str, int, int]]) -> Scene:
+def _scene_of_boxes(items: list[tuple[str, str, str, int, int]]) -> Scene:
     things = []
     for color, kind, size, left, top in items:
         radius = BOX_SIDES[size] * SCALE / 2

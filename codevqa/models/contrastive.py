@@ -14,11 +14,11 @@ from cachetools import LRUCache
 
 from ..core.errors import SetupError
 from ..core.images import Picture
-from .base import SimilarityRequest
 from .blip.picture_input import run_in_batches
-from .feature_shelf import Shelves
-from .gpu_turn import turn_on
-from .weights import computed, load_network, load_pretrained
+from .feature_store import FeatureStores
+from .gpu_lock import lock_on
+from .protocols import SimilarityRequest
+from .weights import load_network, load_pretrained, precision_text
 
 _PADDING: Mapping[str, str] = {"clip": "longest", "siglip": "max_length"}
 """How each kind of network was trained to have its texts padded. SigLIP reads the last of a full row."""
@@ -27,7 +27,7 @@ _KEPT = 4096
 
 
 class ContrastiveMatcher:
-    """CLIP or SigLIP. Implements :class:`codevqa.models.base.Contrast`.
+    """CLIP or SigLIP. Implements :class:`codevqa.models.protocols.Contrast`.
 
     Args:
         network: one of those that :meth:`from_pretrained` loads.
@@ -37,15 +37,15 @@ class ContrastiveMatcher:
 
     def __init__(self, network: Any, processor: Any, *, name: str) -> None:
         self.name = name
-        self.computes = computed(network.dtype, network.device)
+        self.computes = precision_text(network.dtype, network.device)
         """Precision and device."""
         self.batch = 64 if network.device.type == "cuda" else 8
-        self.turn = turn_on(network.device, network, processor)
+        self.turn = lock_on(network.device, network, processor)
         self._network, self._processor = network, processor
         self._padding = _PADDING[network.config.model_type]
         self._length = network.config.text_config.max_position_embeddings
         self._kept: LRUCache[str, torch.Tensor] = LRUCache(_KEPT)
-        self._shelves = Shelves(network, processor.image_processor.to_json_string(), small=True)
+        self._stores = FeatureStores(network, processor.image_processor.to_json_string(), small=True)
 
     @classmethod
     def from_pretrained(cls, name: str, *, device: str | None = None, dtype: str | None = None) -> ContrastiveMatcher:
@@ -83,17 +83,17 @@ class ContrastiveMatcher:
         with self.turn:
             # Beside the cache, which may be smaller than one call's pictures.
             seen = {key: self._kept[key] for key in pictures if key in self._kept}
-            seen |= self._shelves.read(picture for key, picture in pictures.items() if key not in seen)
+            seen |= self._stores.read(picture for key, picture in pictures.items() if key not in seen)
             new = [picture for key, picture in pictures.items() if key not in seen]
             for picture, row in zip(new, self._run(self._of_pictures, new), strict=True):
                 seen[picture.key] = self._kept[picture.key] = row
-            self._shelves.add(new, seen)
+            self._stores.add(new, seen)
             read = dict(zip(texts, self._run(self._of_texts, texts), strict=True))
         return [float(seen[request.picture.key] @ read[request.text]) for request in requests]
 
     def keep_features(self) -> None:
         """Writes to disk what embeddings of collections are still in memory alone."""
-        self._shelves.save()
+        self._stores.save()
 
     def _run(self, embed: Any, rows: Sequence[Any]) -> list[torch.Tensor]:
         return run_in_batches(embed, rows, self.batch, self._kept.clear, what="The matcher")

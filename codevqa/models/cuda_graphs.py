@@ -30,7 +30,7 @@ _WARM_UPS = 2
 _VARIABLE = "CODEVQA_CUDA_GRAPHS"
 
 
-def enabled(device: torch.device) -> bool:
+def graphs_enabled(device: torch.device) -> bool:
     """Whether work on a device is recorded: on a GPU, unless the environment says no when a model is made."""
     return device.type == "cuda" and os.environ.get(_VARIABLE) != "0"
 

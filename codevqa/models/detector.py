@@ -11,10 +11,10 @@ from typing import Any
 import torch
 
 from ..core.errors import SetupError
-from .base import Box, DetectRequest
 from .blip.picture_input import run_in_batches
-from .gpu_turn import turn_on
-from .weights import computed, load_network, load_pretrained
+from .gpu_lock import lock_on
+from .protocols import Box, DetectRequest
+from .weights import load_network, load_pretrained, precision_text
 
 _ASKED: Mapping[str, str] = {
     "grounding-dino": "{}.",
@@ -26,7 +26,7 @@ _ASKED: Mapping[str, str] = {
 
 
 class ZeroShotDetector:
-    """A detector of transformers that is asked in words. Implements :class:`codevqa.models.base.Detector`.
+    """A detector of transformers that is asked in words. Implements :class:`codevqa.models.protocols.Detector`.
 
     Args:
         network: one of those that :meth:`from_pretrained` loads.
@@ -48,11 +48,11 @@ class ZeroShotDetector:
                 hint="The threshold is from 0 to 1, a batch at least 1.",
             )
         self.name = name
-        self.computes = computed(network.dtype, network.device)
+        self.computes = precision_text(network.dtype, network.device)
         """Precision and device."""
         self.batch = max_batch or (8 if network.device.type == "cuda" else 1)
         self._network, self._processor = network, processor
-        self.turn = turn_on(network.device, network, processor)
+        self.turn = lock_on(network.device, network, processor)
         self._asked = _ASKED[kind]
         self._threshold = threshold
 
@@ -123,10 +123,10 @@ class ZeroShotDetector:
         detections = self._processor.image_processor.post_process_object_detection(
             output, self._threshold, [(picture.height, picture.width) for picture in pictures]
         )
-        return [_sorted(detection["scores"], detection["boxes"]) for detection in detections]
+        return [_sort_boxes(detection["scores"], detection["boxes"]) for detection in detections]
 
 
-def _sorted(scores: torch.Tensor, boxes: torch.Tensor) -> tuple[Box, ...]:
+def _sort_boxes(scores: torch.Tensor, boxes: torch.Tensor) -> tuple[Box, ...]:
     order = scores.argsort(descending=True, stable=True)
     rows = zip(boxes[order].tolist(), scores[order].tolist(), strict=True)
     return tuple(Box(left, top, right, bottom, score) for (left, top, right, bottom), score in rows)

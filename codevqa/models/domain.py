@@ -116,17 +116,17 @@ class Domain:
             warnings.append(DomainWarning("picture", message, images))
         if unknown:
             about = "." if images else f": {self.about}"  # which is said once
-            message = f"These models don't know {_named(unknown)}{about}"
+            message = f"These models don't know {_quote_words(unknown)}{about}"
             if self.questions and not images:
                 message += f" Try {' or '.join(map(repr, self.questions))}."
             message += " What they know: codevqa models." if self.knows and not images else ""
             warnings.append(DomainWarning("words", message, words=tuple(unknown)))
         if spelt:
-            message = f"These models don't know {_named(spelt)}."
+            message = f"These models don't know {_quote_words(spelt)}."
             warnings.append(DomainWarning("spelling", message, words=tuple(spelt)))
         return tuple(warnings)
 
-    def respelt(self, question: str) -> str:
+    def respell(self, question: str) -> str:
         """Returns a question with the known words that were probably meant in the place of those spelt wrongly."""
 
         def meant(typed: re.Match[str]) -> str:
@@ -138,7 +138,7 @@ class Domain:
 
     def _is_outside(self, picture: Picture, name: str) -> bool:
         try:
-            return picture.noted(name, self.score) > 0
+            return picture.measure(name, self.score) > 0
         except ImageError:  # its file changed; whoever looks at it is told
             return False
 
@@ -174,7 +174,11 @@ def features(pixels: Image.Image) -> npt.NDArray[np.float64]:
     high, wide = (side // BLOCK for side in colors.shape[1:])
     blocks = colors[:, : high * BLOCK, : wide * BLOCK].reshape(3, high, BLOCK, wide, BLOCK)
     ranges = blocks.max(axis=(2, 4)) - blocks.min(axis=(2, 4))
-    shares = [*(_sizes(differences) for differences in (steps, bends, [ranges])), _covered(colors), _shades(colors)]
+    shares = [
+        *(_sizes(differences) for differences in (steps, bends, [ranges])),
+        _color_coverage(colors),
+        _shades(colors),
+    ]
     return np.sqrt(np.concatenate(shares))
 
 
@@ -184,7 +188,7 @@ def _sizes(differences: Sequence[npt.NDArray[np.int16]]) -> npt.NDArray[np.float
     return _shares(_SIZE[largest], len(STEPS) + 1)
 
 
-def _covered(colors: npt.NDArray[np.int16]) -> npt.NDArray[np.float64]:
+def _color_coverage(colors: npt.NDArray[np.int16]) -> npt.NDArray[np.float64]:
     red, green, blue = colors >> 4
     shares = np.sort(_shares((red << 8 | green << 4 | blue).ravel(), 1))[::-1]
     return np.array([shares[:count].sum() for count in COMMONEST])
@@ -209,6 +213,6 @@ def _at_most(pixels: Image.Image, side: int, how: Image.Resampling) -> Image.Ima
     return pixels.resize((width, height), how)
 
 
-def _named(words: Mapping[str, str]) -> str:
+def _quote_words(words: Mapping[str, str]) -> str:
     """Returns words, each with the one that was probably meant."""
     return " or ".join(f"'{word}' (did you mean '{near}'?)" if near else f"'{word}'" for word, near in words.items())

@@ -13,7 +13,7 @@ from typing import Generic, TypeVar
 import numpy as np
 
 from ..core.errors import ModelError
-from .base import (
+from .protocols import (
     Box,
     CaptionRequest,
     Completion,
@@ -90,7 +90,7 @@ class ScriptedLM(Log[GenerationRequest]):
         return [self._complete(request) for request in requests]
 
     def _complete(self, request: GenerationRequest) -> Completion:
-        script = _said(self._completions, request)
+        script = _reply_to(self._completions, request)
         if not isinstance(script, str):
             if self._used >= len(script):
                 raise ModelError(f"The script has {len(script)} completions and was asked for one more.")
@@ -131,17 +131,17 @@ class FakeMatcher:
         self.similarities: Log[SimilarityRequest] = Log()
         self._relevance = self._peak if relevance is None else relevance
         self._logit = logit
-        self._similarity = _hashed if similarity is None else similarity
+        self._similarity = _hash_similarity if similarity is None else similarity
 
     def match(self, requests: Sequence[MatchRequest]) -> list[Match]:
         """Returns the map and the logit of each pair."""
         self.matches.add(requests)
-        return [Match(self._map(request), float(_said(self._logit, request))) for request in requests]
+        return [Match(self._map(request), float(_reply_to(self._logit, request))) for request in requests]
 
     def similarity(self, requests: Sequence[SimilarityRequest]) -> list[float]:
         """Returns the score of each pair."""
         self.similarities.add(requests)
-        return [float(_said(self._similarity, request)) for request in requests]
+        return [float(_reply_to(self._similarity, request)) for request in requests]
 
     def _peak(self, request: MatchRequest) -> Map:
         relevance = np.zeros((self.grid, self.grid), np.float32)
@@ -149,7 +149,7 @@ class FakeMatcher:
         return relevance
 
     def _map(self, request: MatchRequest) -> Map:
-        relevance = np.array(_said(self._relevance, request), np.float32)
+        relevance = np.array(_reply_to(self._relevance, request), np.float32)
         if relevance.shape != (self.grid, self.grid):
             raise ModelError(f"The fake map has shape {relevance.shape}; the grid is {self.grid}x{self.grid}.")
         return relevance
@@ -180,7 +180,7 @@ class FakeCaptioner(Log[CaptionRequest]):
     def caption(self, requests: Sequence[CaptionRequest]) -> list[str]:
         """Returns one caption a request."""
         self.add(requests)
-        pairs = [(request.seed or 0, _said(self._captions, request)) for request in requests]
+        pairs = [(request.seed or 0, _reply_to(self._captions, request)) for request in requests]
         return [captions if isinstance(captions, str) else captions[seed % len(captions)] for seed, captions in pairs]
 
 
@@ -197,7 +197,7 @@ class FakeDetector(Log[DetectRequest]):
     def detect(self, requests: Sequence[DetectRequest]) -> list[tuple[Box, ...]]:
         """Returns the boxes for each request, best first."""
         self.add(requests)
-        return [tuple(sorted(_said(self._boxes, request), key=lambda box: -box.score)) for request in requests]
+        return [tuple(sorted(_reply_to(self._boxes, request), key=lambda box: -box.score)) for request in requests]
 
 
 class FakeEyes(Log[LookRequest]):
@@ -211,15 +211,15 @@ class FakeEyes(Log[LookRequest]):
     def look(self, requests: Sequence[LookRequest]) -> list[Sight]:
         """Answers each request."""
         self.add(requests)
-        return [Sight(_said(self._answers, request)) for request in requests]
+        return [Sight(_reply_to(self._answers, request)) for request in requests]
 
 
-def _said(source: _T | Callable[[_R], _T], request: _R) -> _T:
+def _reply_to(source: _T | Callable[[_R], _T], request: _R) -> _T:
     """Returns what was given, or what a function that was given says of a request."""
     return source(request) if callable(source) else source
 
 
-def _hashed(request: SimilarityRequest) -> float:
+def _hash_similarity(request: SimilarityRequest) -> float:
     return _hash(request.picture.key, request.text) % 2001 / 1000 - 1
 
 

@@ -14,7 +14,7 @@ _F = TypeVar("_F")
 if TYPE_CHECKING or not HERE:
     tl: Any = None
 
-    def compiled(*plain: str) -> Callable[[_F], Any]:
+    def compile_kernel(*plain: str) -> Callable[[_F], Any]:
         """Leaves a kernel as it is."""
         return lambda function: function
 
@@ -22,7 +22,7 @@ else:
     import triton
     import triton.language as tl  # noqa: F401 - kernels take it from here
 
-    def compiled(*plain: str) -> Any:
+    def compile_kernel(*plain: str) -> Any:
         """Compiles a kernel; the integers named are never made part of the code."""
         return triton.jit(do_not_specialize=list(plain))
 

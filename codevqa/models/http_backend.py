@@ -76,7 +76,7 @@ class Exchange:
         self._heard = time.monotonic()
         self._deadline = min(self._heard + self._seconds, self._last)
 
-    def left(self) -> float:
+    def seconds_left(self) -> float:
         """Returns the seconds that are left.
 
         Raises:
@@ -90,7 +90,7 @@ class Exchange:
             raise httpcore2.ReadTimeout
         return left
 
-    def hold(self, connection: socket.socket | None) -> None:
+    def attach_socket(self, connection: socket.socket | None) -> None:
         """Lets :meth:`cancel` shut a socket while a thread waits for it; None ends that."""
         with self._guard:
             self._socket = connection
@@ -105,23 +105,23 @@ class _Stream(httpcore2.NetworkStream):
 
     def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
         exchange: Exchange = _here.exchange
-        exchange.hold(self._socket)
+        exchange.attach_socket(self._socket)
         try:
             while True:
                 with suppress(httpcore2.ReadTimeout):
-                    return self._stream.read(max_bytes, exchange.left())
-                exchange.left()
+                    return self._stream.read(max_bytes, exchange.seconds_left())
+                exchange.seconds_left()
         finally:
-            exchange.hold(None)
+            exchange.attach_socket(None)
 
     def write(self, buffer: bytes, timeout: float | None = None) -> None:
         exchange: Exchange = _here.exchange
-        exchange.hold(self._socket)
+        exchange.attach_socket(self._socket)
         try:
             for start in range(0, len(buffer), _SLICE):
-                self._stream.write(buffer[start : start + _SLICE], exchange.left())
+                self._stream.write(buffer[start : start + _SLICE], exchange.seconds_left())
         finally:
-            exchange.hold(None)
+            exchange.attach_socket(None)
 
     def start_tls(
         self, ssl_context: ssl.SSLContext, server_hostname: str | None = None, timeout: float | None = None
@@ -129,24 +129,24 @@ class _Stream(httpcore2.NetworkStream):
         exchange: Exchange = _here.exchange
         # The handshake takes the socket over: a twin can still shut the connection.
         with socket.socket(fileno=os.dup(self._socket.fileno())) as twin:
-            exchange.hold(twin)
+            exchange.attach_socket(twin)
             try:
-                return _Stream(self._stream.start_tls(ssl_context, server_hostname, exchange.left()))
+                return _Stream(self._stream.start_tls(ssl_context, server_hostname, exchange.seconds_left()))
             finally:
-                exchange.hold(None)
+                exchange.attach_socket(None)
 
 
 class _Backend(httpcore2.SyncBackend):
     def connect_tcp(self, host: str, port: int, timeout: float | None = None, *more: Any, **options: Any) -> _Stream:
         exchange: Exchange = _here.exchange
-        left = exchange.left()
+        left = exchange.seconds_left()
         connection: Future[httpcore2.NetworkStream] = Future()
         begin = partial(super().connect_tcp, host, port, min(left, timeout or left), *more, **options)
         # A look-up of a name cannot be ended, nor can a connect. Who gives up leaves this thread behind.
-        threading.Thread(target=_fill, args=(connection, begin), daemon=True).start()
+        threading.Thread(target=_set_connection, args=(connection, begin), daemon=True).start()
         try:
             while not wait((connection,), _LOOK_S).done:
-                exchange.left()
+                exchange.seconds_left()
         except BaseException as error:
             connection.add_done_callback(lambda late: None if late.exception() else late.result().close())
             if isinstance(error, httpcore2.ReadTimeout):
@@ -155,7 +155,7 @@ class _Backend(httpcore2.SyncBackend):
         return _Stream(connection.result())
 
 
-def _fill(connection: Future[httpcore2.NetworkStream], begin: Callable[[], httpcore2.NetworkStream]) -> None:
+def _set_connection(connection: Future[httpcore2.NetworkStream], begin: Callable[[], httpcore2.NetworkStream]) -> None:
     try:
         connection.set_result(begin())
     except BaseException as error:  # noqa: BLE001 - it is raised where the connection is wanted

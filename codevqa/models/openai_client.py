@@ -20,11 +20,11 @@ import httpx2
 from ..core.errors import EngineClosedError, ModelError, SetupError
 from ..core.notices import notice
 from ..core.text import shown_address, visible
-from .feed import Turn, unwanted
 from .http_backend import Exchange, transport
 from .redaction import Redaction
-from .refusals import accepted, refused_by
-from .server_reply import END, Failure, ServerReply, read
+from .refusals import drop_refused, refused_by
+from .request_queue import ModelLock, cancellation_check
+from .server_reply import END, Failure, ServerReply, read_pieces
 from .text_stream import TextStream
 
 _OPENAI = "https://api.openai.com/v1"
@@ -83,7 +83,7 @@ class OpenAIClient:
             )
         if not (key.isascii() and key.isprintable()):
             raise SetupError("The API key must be plain ASCII.", hint="Check api_key or OPENAI_API_KEY.")
-        url, names = _parsed(address or _OPENAI), ("models", "completions", "chat/completions")
+        url, names = _parse_address(address or _OPENAI), ("models", "completions", "chat/completions")
         self._urls = {name: url.copy_with(path=f"{url.path.rstrip('/')}/{name}") for name in names}
         self.name = model
         self.timeout = timeout
@@ -91,7 +91,7 @@ class OpenAIClient:
         self.max_wait = max_wait
         self.concurrency = concurrency
         self.batch = max(64, concurrency)
-        self.turn = Turn()  # any number of threads may ask at once
+        self.turn = ModelLock()  # any number of threads may ask at once
         sender, self._proxy, proxy = transport(url, concurrency)
         self._client = httpx2.Client(
             # A packed answer may unpack to any size; a redirect would take prompt and key to another server.
@@ -128,7 +128,7 @@ class OpenAIClient:
         Raises:
             EngineClosedError: the client is closed.
         """
-        exchanges, over = [Exchange() for _ in requests], unwanted()
+        exchanges, over = [Exchange() for _ in requests], cancellation_check()
         self._under_way.update(exchanges)
         futures: list[Future[_A]] = []
         try:
@@ -169,7 +169,7 @@ class OpenAIClient:
         except httpx2.ReadTimeout:  # there, and busy
             pass
         except httpx2.TransportError as error:
-            raise self._error(_unreached(error), 1) from None
+            raise self._error(_unreachable_failure(error), 1) from None
 
     def _ask(self, body: dict[str, Any], exchange: Exchange, stream: TextStream | None = None) -> ServerReply:
         """Sends a request until it is answered.
@@ -181,7 +181,7 @@ class OpenAIClient:
         body = {"model": self.name, "temperature": 0, **body}
         refused, whole, failures, attempts, waited = self._refused, frozenset[str](), 0, 0, 0.0
         while not exchange.cancelled():
-            sent, attempts = accepted(body, refused | whole), attempts + 1
+            sent, attempts = drop_refused(body, refused | whole), attempts + 1
             try:
                 reply = self._send(sent, stream, exchange)
                 reply.check(body["max_tokens"], stops="stop" in body and "prompt" in body)
@@ -220,7 +220,7 @@ class OpenAIClient:
                 exchange.within(self.timeout, ahead),
                 self._client.stream("POST", url, content=json.dumps(body)) as response,
             ):
-                for data in read(response):
+                for data in read_pieces(response):
                     ended = data == END
                     if ended or exchange.cancelled():
                         break
@@ -234,7 +234,7 @@ class OpenAIClient:
             hint = "Raise language_model.timeout (eyes.timeout), or lower concurrency there."
             raise Failure(what, hint=hint, passing=True) from None
         except httpx2.TransportError as error:
-            raise _unreached(error) from None
+            raise _unreachable_failure(error) from None
         finally:
             if exchange.cancelled():  # whatever came of it, a body that ends in the midst included
                 raise CancelledError
@@ -262,7 +262,7 @@ class OpenAIClient:
 
     def _busy(self, failure: Failure) -> str:
         asks = f"asks to wait {failure.wait:.0f} s" if failure.wait >= 0.5 else "is busy"
-        return visible(f"the server {asks}: {self._redact(failure.said)[:80]}")
+        return visible(f"the server {asks}: {self._redact(failure.detail)[:80]}")
 
     def _error(self, failure: Failure, attempts: int) -> ModelError:
         through = f" through the proxy of {self._proxy}" if self._proxy else ""
@@ -270,7 +270,7 @@ class OpenAIClient:
         if not failure.what:
             did = f"Cannot reach the model server at {self.address}{through}"
         tries = f" ({attempts} attempts)" if attempts > 1 else ""
-        detail = self._redact(failure.said).rstrip(".")
+        detail = self._redact(failure.detail).rstrip(".")
         detail = f": {detail[:200]}{'...' if len(detail) > 200 else ''}" if detail else ""
         own = self._proxy and (failure.status in (403, 407, 502, 503, 504) or not failure.what)
         hint = f"Mend or unset {self._proxy}, or list the server in NO_PROXY." if own else failure.hint
@@ -294,7 +294,7 @@ def _close(threads: ThreadPoolExecutor, client: httpx2.Client, under_way: set[Ex
     client.close()
 
 
-def _unreached(error: httpx2.TransportError) -> Failure:
+def _unreachable_failure(error: httpx2.TransportError) -> Failure:
     again = not isinstance(error, httpx2.TimeoutException | httpx2.ProxyError)
     detail = str(error) or type(error).__name__
     return Failure("", detail, "Is it running, and is OPENAI_BASE_URL (base_url) right?", passing=True, again=again)
@@ -306,7 +306,7 @@ def _delay(failure: Failure, failures: int) -> float:
     return max(failure.wait, backoff)
 
 
-def _parsed(address: str) -> httpx2.URL:
+def _parse_address(address: str) -> httpx2.URL:
     """Returns the address of a server.
 
     Raises:

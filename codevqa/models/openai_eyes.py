@@ -14,9 +14,9 @@ from cachetools import LRUCache, cached
 
 from ..core.errors import ModelError, SetupError
 from ..core.images import Picture
-from .base import LookRequest, Sight
 from .http_backend import Exchange
 from .options import ServerOptions
+from .protocols import LookRequest, Sight
 from .served_model import ServedModel
 from .server_reply import Failure
 
@@ -34,7 +34,7 @@ _BLIND = re.compile(
 
 
 class OpenAIEyes(ServedModel):
-    """A served vision-language model as :class:`~codevqa.models.base.Eyes`.
+    """A served vision-language model as :class:`~codevqa.models.protocols.Eyes`.
 
     Args:
         model: id of the model on the server.
@@ -63,9 +63,9 @@ class OpenAIEyes(ServedModel):
         self.structured = structured
         self._detail = {} if detail is None else {"detail": detail}
         # Threads that want the same picture wait for the one that encodes it.
-        self._encoded = cached(
+        self._data_uri = cached(
             LRUCache[str, str](_KEPT_BYTES, len), key=lambda picture: picture.key, condition=threading.Condition()
-        )(lambda picture: _encoded(picture, side))
+        )(lambda picture: _encode_picture(picture, side))
 
     def look(self, requests: Sequence[LookRequest]) -> list[Sight]:
         """Answers each request at temperature 0; the requests of one call are in flight together.
@@ -76,7 +76,7 @@ class OpenAIEyes(ServedModel):
         return self._together(self._look, requests)
 
     def _look(self, request: LookRequest, exchange: Exchange) -> Sight:
-        shown = [{"url": self._encoded(picture), **self._detail} for picture in request.pictures]
+        shown = [{"url": self._data_uri(picture), **self._detail} for picture in request.pictures]
         content = [*({"type": "image_url", "image_url": url} for url in shown), {"type": "text", "text": request.text}]
         body: dict[str, Any] = {"max_tokens": request.max_tokens, "messages": [{"role": "user", "content": content}]}
         if request.choices:
@@ -93,9 +93,9 @@ class OpenAIEyes(ServedModel):
         )
 
     def _adapt(self, failure: Failure, sent: dict[str, Any]) -> frozenset[str]:
-        if failure.status >= 400 and _BLIND.search(failure.said):
+        if failure.status >= 400 and _BLIND.search(failure.detail):
             hint = "Name a vision-language model; llama.cpp's server also needs its --mmproj FILE."
-            raise self._error(Failure("cannot see pictures", failure.said, hint, ModelError), 1) from None
+            raise self._error(Failure("cannot see pictures", failure.detail, hint, ModelError), 1) from None
         return super()._adapt(failure, sent)
 
 
@@ -128,7 +128,7 @@ def _first_words(text: str, count: int) -> str:
     return text[:end].strip()
 
 
-def _encoded(picture: Picture, side: int) -> str:
+def _encode_picture(picture: Picture, side: int) -> str:
     """Returns a picture as a data URI of a JPEG with at most ``side`` pixels a side."""
     pixels = picture.pixels
     scale = min(1.0, side / max(pixels.size))

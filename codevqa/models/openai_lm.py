@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from typing import Any, Literal, Unpack
 
 from ..core.errors import SetupError
-from .base import Completion, GenerationRequest, cut_at_stop
 from .http_backend import Exchange
 from .options import ServerOptions
+from .protocols import Completion, GenerationRequest, cut_at_stop
 from .served_model import ServedModel
 from .text_stream import stream_of
 
@@ -20,7 +20,7 @@ _STREAMED: dict[str, Any] = {"stream": True, "stream_options": {"include_usage":
 
 
 class OpenAILM(ServedModel):
-    """A served model as a :class:`~codevqa.models.base.LanguageModel`.
+    """A served model as a :class:`~codevqa.models.protocols.LanguageModel`.
 
     Args:
         model: id of the model on the server; for ``transformers serve`` a folder will do.

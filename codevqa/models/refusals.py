@@ -27,23 +27,23 @@ _NO_SYSTEM = re.compile(
 def refused_by(failure: Failure, sent: dict[str, Any]) -> frozenset[str]:
     """Returns what a model does not take of a request, by what its server says; nothing if it is not that."""
     code, parameter = failure.about
-    words = f"{failure.said} {code} {parameter}"
+    words = f"{failure.detail} {code} {parameter}"
     if failure.status < 400 or failure.status in (401, 429):
         return frozenset()
-    if _NO_SYSTEM.search(failure.said) and any(turn["role"] == "system" for turn in sent.get("messages", ())):
+    if _NO_SYSTEM.search(failure.detail) and any(turn["role"] == "system" for turn in sent.get("messages", ())):
         return frozenset({"system"})
     places = {
         name: place.start()
         for name in sent.keys() - {"model", "messages", "prompt"}
         if (place := re.search(rf"\b{name}{'(?:ing)?' if name == 'stream' else ''}\b", words))
-        and not ("tokens" in name and _TOO_MANY.search(failure.said))
+        and not ("tokens" in name and _TOO_MANY.search(failure.detail))
     }
     if not (places and _REFUSING.search(words)):
         return frozenset()
     return frozenset({parameter if parameter in places else min(places, key=lambda name: places[name])})
 
 
-def accepted(body: dict[str, Any], refused: frozenset[str]) -> dict[str, Any]:
+def drop_refused(body: dict[str, Any], refused: frozenset[str]) -> dict[str, Any]:
     """Returns what is sent to a model, without what it refused."""
     gone = refused | {_WITH.get(name) for name in refused}
     sent = {name: value for name, value in body.items() if name not in gone}

@@ -17,8 +17,8 @@ import numpy as np
 import numpy.typing as npt
 
 from ..core.errors import CodeVQAError, ModelError, ModelNotFoundError
-from .feed import Turn, turn_of
 from .library_errors import first_line, while_loading
+from .request_queue import ModelLock, lock_of
 
 Embedding = npt.NDArray[np.float32]
 """What a sentence is compared by, shape (width,)."""
@@ -115,11 +115,11 @@ class SentenceRetriever:
     def __init__(self, model: Any, name: str, weights: str = "") -> None:
         self.name = name
         self._model = model
-        self.turn = Turn(model)
+        self.turn = ModelLock(model)
         if str(model.device) != "cpu":
-            from .gpu_turn import turn_on
+            from .gpu_lock import lock_on
 
-            self.turn = turn_on(model.device, model)
+            self.turn = lock_on(model.device, model)
         self.computes = f"{str(model.dtype).removeprefix('torch.')} on {model.device}"
         """Precision and device."""
         self.kept = f"{weights} {self.computes} {metadata.version('sentence-transformers')}" if weights else ""
@@ -133,14 +133,14 @@ class SentenceRetriever:
             ModelNotFoundError: no such folder, or not on this machine and no network.
         """
 
-        def failed(why: str) -> ModelNotFoundError:
+        def load_error(why: str) -> ModelNotFoundError:
             return ModelNotFoundError(
                 f"Cannot load the sentence embedding model {str(name)!r}: {why}.",
                 hint="Check the name, the folder, or the network.",
             )
 
         folder = Path(name).expanduser()
-        with while_loading(failed):
+        with while_loading(load_error):
             if static := StaticEmbedding.of(folder):
                 return cls(static, str(name))
             import torch
@@ -167,7 +167,7 @@ def embed(retriever: Retriever, sentences: Sequence[str]) -> npt.NDArray[np.floa
         ModelError: the retriever failed.
     """
     try:
-        with turn_of(retriever):
+        with lock_of(retriever):
             return retriever.embed(sentences)
     except CodeVQAError:
         raise
@@ -188,7 +188,7 @@ def _told_apart(folder: Path) -> str:
     return json.dumps(stamps) if stamps else ""
 
 
-def _read(file: Path, sentences: int) -> npt.NDArray[np.float64] | None:
+def _read_embeddings(file: Path, sentences: int) -> npt.NDArray[np.float64] | None:
     """Returns kept embeddings; None where there are none, or others."""
     try:
         array = np.load(file, allow_pickle=False)
@@ -273,7 +273,7 @@ class ExampleIndex:
             return embed(self._retriever, sentences).astype(np.float64)
         name = hashlib.sha256(json.dumps([depends, *sentences]).encode()).hexdigest()
         file = cache_folder() / f"{name}.npy"
-        embeddings = _read(file, len(sentences))
+        embeddings = _read_embeddings(file, len(sentences))
         if embeddings is None:
             embeddings = embed(self._retriever, sentences).astype(np.float64)
             _keep(file, embeddings)

@@ -55,7 +55,7 @@ class Failure(Exception):
 
     what: str
     """What the server did, or failed to do."""
-    said: str = ""
+    detail: str = ""
     """What it, or the network, said about that."""
     hint: str = ""
     """What to do."""
@@ -77,7 +77,7 @@ class Failure(Exception):
     """Whether the answer may come if it is not streamed."""
 
     def __post_init__(self) -> None:
-        self.said = " ".join(whole_characters(self.said[:_LONGEST_SAID]).split())
+        self.detail = " ".join(whole_characters(self.detail[:_LONGEST_SAID]).split())
 
 
 class ServerReply:
@@ -110,7 +110,7 @@ class ServerReply:
             message = choice.get("delta") or choice.get("message") or {"content": choice.get("text")}
             message = _expect(message, dict)
             self._seen = self._seen or not choice.keys().isdisjoint(("delta", "message", "text"))
-            self._parts.append(_words(message.get("content")))
+            self._parts.append(_content_text(message.get("content")))
             self.size += len(self._parts[-1])
             refusal = message.get("refusal")
             self._refusal += refusal[:_LONGEST_SAID] if isinstance(refusal, str) else ""
@@ -163,7 +163,7 @@ class ServerReply:
             Failure: says why.
         """
         if not self._seen:
-            raise _malformed()
+            raise _malformed_failure()
         if self.text.strip() and self.finish != "content_filter":
             return
         if self._refusal:
@@ -181,7 +181,7 @@ class ServerReply:
             raise Failure("wrote nothing", "", "Check the model's chat template, or ask another model.", ModelError)
 
 
-def read(response: httpx2.Response) -> Iterator[bytes]:
+def read_pieces(response: httpx2.Response) -> Iterator[bytes]:
     """Yields an answer in the pieces that :meth:`ServerReply.add` takes, one or each event of a stream, then the END.
 
     Args:
@@ -195,19 +195,19 @@ def read(response: httpx2.Response) -> Iterator[bytes]:
     if encoding != "identity":  # a few kilobytes may unpack to any size
         raise Failure(f"packed its answer ({encoding!r:.40}), which was not asked for", hint="Turn that off there.")
     streamed = response.headers.get("content-type", "").startswith("text/event-stream")
-    pieces = bounded(response)
+    pieces = limit_body(response)
     if not response.is_success:
         raise _refusal(response, b"".join(pieces))
     if not streamed:
         yield from (b"".join(pieces), END)
         return
-    for line in _lines(pieces):
+    for line in _split_lines(pieces):
         kind, _, data = line.partition(b":")
         if kind in (b"data", b"error") and data.strip():  # llama.cpp tells errors so; the rest are comments
             yield data.strip()
 
 
-def bounded(response: httpx2.Response) -> Iterator[bytes]:
+def limit_body(response: httpx2.Response) -> Iterator[bytes]:
     """Yields a body as it comes; a :class:`Failure` ends one over 16 MB."""
     size = 0
     for chunk in response.iter_raw():
@@ -217,7 +217,7 @@ def bounded(response: httpx2.Response) -> Iterator[bytes]:
         yield chunk
 
 
-def _lines(pieces: Iterator[bytes]) -> Iterator[bytes]:
+def _split_lines(pieces: Iterator[bytes]) -> Iterator[bytes]:
     begun: list[bytes] = []
     for piece in pieces:
         begun.append(piece)
@@ -272,11 +272,11 @@ def _complaint(data: object) -> tuple[str, tuple[str, str]]:
     return str(message), (str(inner.get("code")), str(inner.get("param")))
 
 
-def _words(content: object) -> str:
+def _content_text(content: object) -> str:
     """Returns the text of a content, which may come in parts; others than texts, such as thoughts, are left out."""
     if isinstance(content, list):
         parts = [_expect(part, dict) for part in content]
-        return "".join(_words(part.get("text")) for part in parts if part.get("type") in ("text", "output_text"))
+        return "".join(_content_text(part.get("text")) for part in parts if part.get("type") in ("text", "output_text"))
     return "" if content is None else _expect(content, str)
 
 
@@ -284,15 +284,15 @@ def _json(data: bytes) -> object:
     try:
         return json.loads(data)
     except (ValueError, RecursionError):
-        raise _malformed() from None
+        raise _malformed_failure() from None
 
 
 def _expect(value: object, kind: type[_T]) -> _T:
     if not isinstance(value, kind):
-        raise _malformed()
+        raise _malformed_failure()
     return value
 
 
-def _malformed() -> Failure:
+def _malformed_failure() -> Failure:
     hint = "Check OPENAI_BASE_URL: it usually ends in /v1."
     return Failure("did not answer as an OpenAI-compatible server does", hint=hint)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 
-from .base import GenerationRequest, cut_at_stop
+from .protocols import GenerationRequest, cut_at_stop
 
 _EVERY_TOKENS = 4
 _EVERY_S = 0.02
@@ -23,7 +23,7 @@ class TextStream:
 
     def __init__(self, on_text: Callable[[str], None], stop: Sequence[str]) -> None:
         self._on_text, self._stop = on_text, tuple(s for s in stop if s)
-        self._told = ""
+        self._last_text = ""
         self._tokens, self._time = 0, 0.0
         self._over = False
 
@@ -47,8 +47,8 @@ class TextStream:
         self._say(text)
 
     def _say(self, text: str) -> None:
-        if text != self._told:
-            self._told = text
+        if text != self._last_text:
+            self._last_text = text
             self._on_text(text)
 
 

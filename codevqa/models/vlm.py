@@ -13,19 +13,19 @@ from typing import Any
 import torch
 
 from ..core.errors import ModelError, ModelNotFoundError, SetupError
-from .base import LookRequest, Sight
 from .blip.picture_input import run_in_batches
-from .gpu_turn import turn_on
+from .gpu_lock import lock_on
 from .library_errors import quiet, while_loading
-from .vlm_prompts import Part, Prompts, Row
-from .weights import computed, load_network, load_pretrained
+from .protocols import LookRequest, Sight
+from .vlm_prompts import PictureFeatures, Prompts, Row
+from .weights import load_network, load_pretrained, precision_text
 
 _WHAT = "The vision-language model"
 _LOGITS = {"output_logits": True, "return_dict_in_generate": True}
 
 
 class TransformersEyes:
-    """A vision-language model in this process. Implements :class:`codevqa.models.base.Eyes`.
+    """A vision-language model in this process. Implements :class:`codevqa.models.protocols.Eyes`.
 
     Decoding is greedy; a checkpoint's own sampling and penalties are not applied. Where a request has choices, the
     answer is the likeliest. The chance of a choice is that of its first token where no two choices begin with the same
@@ -48,10 +48,10 @@ class TransformersEyes:
         if cache_bytes < 0:
             raise SetupError(f"A cache of {cache_bytes} bytes is impossible.", hint="Use 0 to keep nothing.")
         self.name = name
-        self.computes = computed(network.dtype, network.device)
+        self.computes = precision_text(network.dtype, network.device)
         """Precision and device."""
         self.batch = 16 if network.device.type == "cuda" else 4
-        self.turn = turn_on(network.device, network, processor, urgent=False)
+        self.turn = lock_on(network.device, network, processor, urgent=False)
         self._network, self._processor, self._tokenizer = network, processor, processor.tokenizer
         own = network.generation_config.eos_token_id
         ends = dict.fromkeys([*(own if isinstance(own, list) else [own]), self._tokenizer.eos_token_id])
@@ -117,24 +117,24 @@ class TransformersEyes:
         order = sorted(range(len(requests)), key=keys.__getitem__)
         with self.turn:
             several = [requests[place] for place in order]
-            sights = run_in_batches(self._looked, several, self.batch, self._prompts.kept.clear, what=_WHAT)
+            sights = run_in_batches(self._look_at_batch, several, self.batch, self._prompts.kept.clear, what=_WHAT)
         by_place = dict(zip(order, sights, strict=True))
         return [by_place[place] for place in range(len(requests))]
 
     @torch.inference_mode()
-    def _looked(self, requests: Sequence[LookRequest]) -> list[Sight]:
-        seen: dict[str, Part] = {}
+    def _look_at_batch(self, requests: Sequence[LookRequest]) -> list[Sight]:
+        seen: dict[str, PictureFeatures] = {}
         groups: dict[tuple[bool, int], list[int]] = {}
         rows = [self._prompts.read(request, seen) for request in requests]
         for place, row in enumerate(rows):
             groups.setdefault((bool(row.request.choices), -1 if row.parts else place), []).append(place)
         sights: dict[int, Sight] = {}
         for (choices, _), places in groups.items():
-            answered = (self._chosen if choices else self._written)([rows[place] for place in places])
+            answered = (self._choose_answers if choices else self._write_answers)([rows[place] for place in places])
             sights.update(zip(places, answered, strict=True))
         return [sights[place] for place in range(len(rows))]
 
-    def _written(self, rows: Sequence[Row]) -> list[Sight]:
+    def _write_answers(self, rows: Sequence[Row]) -> list[Sight]:
         batch = self._prompts.batch(rows)
         room = [min(row.request.max_tokens, self._prompts.context - len(row.tokens)) for row in rows]
         outputs = self._network.generate(**batch, max_new_tokens=max(room))[:, batch["input_ids"].shape[1] :].tolist()
@@ -145,7 +145,7 @@ class TransformersEyes:
             sights.append(Sight(text, (), len(row.tokens), min(count + 1, most)))
         return sights
 
-    def _chosen(self, rows: Sequence[Row]) -> list[Sight]:
+    def _choose_answers(self, rows: Sequence[Row]) -> list[Sight]:
         output = self._network.generate(**self._prompts.batch(rows), max_new_tokens=1, **_LOGITS)
         sights = []
         for row, logits in zip(rows, output.logits[0].float(), strict=True):
@@ -190,13 +190,13 @@ def _processor(name: str) -> Any:
     from transformers import AutoImageProcessor, AutoProcessor
     from transformers.utils import is_torchvision_available
 
-    def told(why: str) -> SetupError:
+    def load_error(why: str) -> SetupError:
         if "torchvision" in why.lower() and not is_torchvision_available():
             return SetupError(f"{name} needs torchvision to read pictures.", hint='Run: pip install "codevqa[vlm]"')
         return ModelNotFoundError(f"Cannot load the processor of {name}: {why}.")
 
     source = str(Path(name).expanduser())
-    with quiet(), while_loading(told):
+    with quiet(), while_loading(load_error):
         processor = AutoProcessor.from_pretrained(source, trust_remote_code=False)
         if not hasattr(processor, "tokenizer"):
             refused = f"{name} has no processor of pictures and texts."

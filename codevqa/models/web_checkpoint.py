@@ -33,7 +33,7 @@ class WebCheckpoint:
     """Where the file is kept."""
 
     @staticmethod
-    def named(name: str) -> bool:
+    def is_address(name: str) -> bool:
         """Whether a checkpoint's name is an address of the web."""
         return name.startswith(("https://", "http://"))
 
@@ -62,22 +62,26 @@ class WebCheckpoint:
         return self.file.parent / "model"
 
     @property
-    def made(self) -> Path | None:
+    def ready_folder(self) -> Path | None:
         """The folder that was made of this very file, if it was."""
-        return self.model if self._known and _noted(self.model / "source.sha256") == self._known else None
+        return (
+            self.model
+            if self._expected_sum and _read_note(self.model / "source.sha256") == self._expected_sum
+            else None
+        )
 
     def note_made(self) -> None:
         """Says of the folder that it was made of the file as it is."""
-        (self.model / "source.sha256").write_text(self._known)
+        (self.model / "source.sha256").write_text(self._expected_sum)
 
     @property
     def _record(self) -> Path:
         return self.file.with_name(f"{self.file.name}.sha256")
 
     @property
-    def _known(self) -> str:
+    def _expected_sum(self) -> str:
         """The checksum that the file is held to, empty before the first copy came."""
-        return self.sha256 or _noted(self._record)
+        return self.sha256 or _read_note(self._record)
 
     def lock(self) -> AbstractContextManager[object]:
         """Keeps other processes from fetching the same file at the same time.
@@ -90,7 +94,7 @@ class WebCheckpoint:
         try:
             self.file.parent.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise self._unkept(error) from None
+            raise self._storage_error(error) from None
         return WeakFileLock(self.file.parent / ".lock")
 
     def fetch(self) -> Path:
@@ -121,7 +125,7 @@ class WebCheckpoint:
             raise ModelNotFoundError(f"{self.url} cannot be had: {status}.", hint=by_hand) from None
         except (httpx2.HTTPError, httpx2.InvalidURL, OSError) as error:
             if isinstance(error, OSError) and error.errno is not None:
-                raise self._unkept(error) from None
+                raise self._storage_error(error) from None
             raise ModelNotFoundError(
                 f"Cannot fetch {self.url}: {first_line(error)}.", hint=f"Ask again. {by_hand}"
             ) from None
@@ -132,28 +136,29 @@ class WebCheckpoint:
     def _check(self, path: Path) -> None:
         with path.open("rb") as file:
             digest = hashlib.file_digest(file, "sha256").hexdigest()
-        if not self._known:
+        if not self._expected_sum:
             self._record.write_text(digest)
             _log.warning(
                 "Nobody published a checksum of %s: this copy is trusted, and later ones are held to it (sha256 %s).",
                 self.url,
                 digest,
             )
-        elif digest != self._known:
+        elif digest != self._expected_sum:
             hint = "Remove it, and it is fetched again." if path == self.file else "It was not kept; fetch it again."
             if self.sha256 is None:
                 hint += f" If it was published anew, remove {self._record} first."
             raise SetupError(
-                f"{path} is not the file that it has to be: its sha256 is {digest}, not {self._known}.", hint=hint
+                f"{path} is not the file that it has to be: its sha256 is {digest}, not {self._expected_sum}.",
+                hint=hint,
             )
 
-    def _unkept(self, error: OSError) -> SetupError:
+    def _storage_error(self, error: OSError) -> SetupError:
         return SetupError(
             f"Cannot keep {self.url} in {self.file.parent}: {error.strerror or error}.",
             hint="Make room there, or set HF_HOME to a folder elsewhere.",
         )
 
 
-def _noted(path: Path) -> str:
+def _read_note(path: Path) -> str:
     """What a small file says, nothing where there is none."""
     return path.read_text().strip() if path.is_file() else ""

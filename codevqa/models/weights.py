@@ -90,7 +90,7 @@ def place_for(device: str | torch.device | None, dtype: DType) -> tuple[torch.de
     return place, number
 
 
-def computed(dtype: torch.dtype, device: torch.device) -> str:
+def precision_text(dtype: torch.dtype, device: torch.device) -> str:
     """Returns precision and device as models report them: ``bfloat16 on cuda:0``."""
     return f"{str(dtype).removeprefix('torch.')} on {device}"
 
@@ -128,10 +128,10 @@ def load_network(
     unlike = [key if isinstance(key, str) else key[0] for key in report["mismatched_keys"]]
     if wrong := gaps(report["missing_keys"], unlike):
         raise ModelNotFoundError(f"{what[0].upper()}{what[1:]} {name} is not complete: {wrong}.")
-    return moved(network, place, name).eval().requires_grad_(False)
+    return move_network(network, place, name).eval().requires_grad_(False)
 
 
-def moved(network: nn.Module, place: torch.device, name: str) -> nn.Module:
+def move_network(network: nn.Module, place: torch.device, name: str) -> nn.Module:
     """Returns a network on a device.
 
     Raises:

@@ -7,7 +7,7 @@ import secrets
 from pathlib import Path
 
 from ..core.answer import Answer
-from ..core.collection import Pictures, held
+from ..core.collection import Pictures, freeze_pictures
 from ..core.errors import CodeVQAError, InputError, SetupError
 from ..core.images import Picture, load_pictures
 from .render import answer_fragment, trace_page
@@ -53,7 +53,7 @@ def pictures_of(answer: Answer, images: Pictures | None = None) -> tuple[Picture
         raise InputError(
             "This answer has no pictures with it: they are not part of its JSON.", hint="Give them as images=[...]."
         )
-    pictures = load_pictures(answer.sources if images is None else held(images))
+    pictures = load_pictures(answer.sources if images is None else freeze_pictures(images))
     needed = max(images_of(answer), default=0)
     if needed > len(pictures):
         raise InputError(

@@ -86,9 +86,9 @@ def comparisons(source: str, calls: Sequence[Call], error: ErrorRecord | None = 
     if tree is None:
         return ()
     try:
-        reading = _Reading(tree, positions)
+        reading = _NameValues(tree, positions)
         last = error.line if error and error.line is not None else math.inf
-        skipped = set(reading.skipped(tree))
+        skipped = set(reading.unreached_nodes(tree))
         nodes = [node for node in ast.walk(tree) if isinstance(node, ast.Compare) and node not in skipped]
         nodes.sort(key=lambda node: (node.lineno, node.col_offset))
         read = [reading.comparison(node) for node in nodes if node.lineno <= last]
@@ -103,7 +103,7 @@ _Held: TypeAlias = Call | tuple[Call, int] | float
 """What a name stands for: a position, one of its coordinates with its axis, or a number."""
 
 
-class _Reading:
+class _NameValues:
     """What the names of a program stand for."""
 
     def __init__(self, tree: ast.Module, calls: Sequence[Call]) -> None:
@@ -172,7 +172,7 @@ class _Reading:
         values = " ".join(f"{side.value:g} {sign}" for side, (sign, _) in zip(sides, [*signs, ("", None)], strict=True))
         return Comparison(node.lineno, axis, tuple(sides), ast.unparse(node), values.rstrip(), holds, image)
 
-    def skipped(self, tree: ast.Module) -> Iterator[ast.AST]:
+    def unreached_nodes(self, tree: ast.Module) -> Iterator[ast.AST]:
         """Yields what a program did not come to, as far as comparisons that can be told decided it."""
         for node in ast.walk(tree):
             passed: Sequence[ast.AST] = ()

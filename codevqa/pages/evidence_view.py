@@ -11,10 +11,10 @@ from ..core.images import Picture
 from ..core.selection import logistic
 from ..core.trace import Evidence, ImageRef
 from ..primitives.signature import GRID
-from .heat import framed, overlay, patch_view, peak_place, place_words, relevance_grid, spot
+from .heat import box_percent, overlay, patch_view, peak_place, place_words, relevance_grid, spot
 from .many import LARGE, TILES
 from .pictures import PictureView, data_uri, picture_name, picture_of, picture_view
-from .words import chance, number
+from .words import chance, format_number
 
 HEAT_SIDE = 480
 """Longest side of a heat map, in pixels."""
@@ -52,7 +52,7 @@ def evidence_view(evidence: Evidence, pictures: Sequence[Picture]) -> dict[str, 
     ):
         scale = "100 is the closest match, −100 the farthest" if evidence.kind == "itc" else ""
         return {"looks": (), "bars": _bars(evidence, pictures), "scores": scale, "title": "", "rest": rest}
-    looks = [_look(evidence, place, ref, pictures) for place, ref in enumerate(evidence.images)]
+    looks = [_evidence_picture(evidence, place, ref, pictures) for place, ref in enumerate(evidence.images)]
     label = _SCORES.get(evidence.kind, ("scores", ""))[0]
     caption = f"{label}: {_scores(evidence.kind, scores)}" if scores else ""
     if evidence.kind == "detection" and not scores:
@@ -79,7 +79,7 @@ def _cut_off(evidence: Evidence) -> tuple[Evidence, int]:
     return replace(evidence, **cut), count - TILES
 
 
-def _look(evidence: Evidence, place: int, ref: ImageRef, pictures: Sequence[Picture]) -> dict[str, Any]:
+def _evidence_picture(evidence: Evidence, place: int, ref: ImageRef, pictures: Sequence[Picture]) -> dict[str, Any]:
     """Returns one picture, its map drawn on it and its position marked, with the captions read from it."""
     relevance = evidence.relevance[place] if place < len(evidence.relevance) else ()
     grid = relevance_grid(relevance)
@@ -98,14 +98,14 @@ def _look(evidence: Evidence, place: int, ref: ImageRef, pictures: Sequence[Pict
     if place == 0 and evidence.position is not None and all(map(math.isfinite, evidence.position)):
         x, y = evidence.position
         counted = f"{place_words(x / GRID, 1 - y / GRID)}, on a {GRID}×{GRID} grid counted from the bottom left"
-        where = f"x = {number(x)}, y = {number(y)}", counted
+        where = f"x = {format_number(x)}, y = {format_number(y)}", counted
     return {
         "label": label,
         "picture": view,
         "note": note,
         "position": where,
         "spot": spot(evidence.position) if where and evidence.position else (),
-        "boxes": list(map(framed, evidence.boxes)) if place == 0 else [],
+        "boxes": list(map(box_percent, evidence.boxes)) if place == 0 else [],
         "mapped": grid is not None,
         "captions": _captions(evidence, place, ref, pictures, None if grid is None else (grid.shape[0], grid.shape[1])),
     }
@@ -158,7 +158,7 @@ def _scores(kind: str, scores: Sequence[float]) -> str:
         scores = [logistic(score) if math.isfinite(score) else score for score in scores]
     if kind in ("itc", "ruled_out"):
         return ", ".join(f"{100 * score:.1f}" for score in scores).replace("-", "−")
-    return ", ".join(map(chance if kind in _SCORES else number, scores))
+    return ", ".join(map(chance if kind in _SCORES else format_number, scores))
 
 
 def _raw(kind: str, scores: Sequence[float]) -> str:

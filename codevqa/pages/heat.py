@@ -67,7 +67,7 @@ def overlay(picture: Picture | None, grid: npt.NDArray[np.float64], size: int) -
     Returns:
         An RGB picture.
     """
-    ground = fitted(picture, size) if picture else PILImage.new("RGB", (size, size), (128, 128, 128))
+    ground = shrink_picture(picture, size) if picture else PILImage.new("RGB", (size, size), (128, 128, 128))
     # All in Pillow's own loops: this is done for every call while somebody watches.
     cells = PILImage.fromarray((255 * grid).round().astype(np.uint8))
     share = cells.resize(ground.size, PILImage.Resampling.BILINEAR)
@@ -90,7 +90,7 @@ def patch_view(picture: Picture | None, patches: Sequence[int], grid: tuple[int,
     rows, columns = grid
     seen = np.zeros(rows * columns, dtype=np.uint8)
     seen[[index for index in patches if 0 <= index < seen.size]] = 1
-    ground = fitted(picture, size) if picture else PILImage.new("RGB", (size, size), (150, 150, 150))
+    ground = shrink_picture(picture, size) if picture else PILImage.new("RGB", (size, size), (150, 150, 150))
     mask = PILImage.fromarray(255 * seen.reshape(rows, columns)).resize(ground.size, PILImage.Resampling.NEAREST)
     drawn = PILImage.composite(ground, ground.point(lambda value: value * _DIMMED), mask)
     drawn.paste(_OUTLINE, mask=ImageChops.subtract(mask, mask.filter(ImageFilter.MinFilter(3))))
@@ -109,7 +109,7 @@ def spot(position: tuple[float, float]) -> tuple[float, float]:
     return round(across, 2), round(100 - up, 2)
 
 
-def framed(box: Sequence[float]) -> tuple[float, float, float, float]:
+def box_percent(box: Sequence[float]) -> tuple[float, float, float, float]:
     """Returns left, top, width and height, in percent of the picture, of a box of a program's grid, y upwards."""
     left, bottom, right, top = (min(max(side, 0.0), float(GRID)) if math.isfinite(side) else 0.0 for side in box)
     percent = (left, GRID - top, max(0.0, right - left), max(0.0, top - bottom))
@@ -126,7 +126,7 @@ def place_words(across: float, down: float) -> str:
 
 
 @cached(LRUCache[Hashable, PILImage.Image](_KEPT), key=lambda picture, size: (picture.key, size), lock=Lock())
-def fitted(picture: Picture, size: int) -> PILImage.Image:
+def shrink_picture(picture: Picture, size: int) -> PILImage.Image:
     """Returns a copy of a picture whose longest side is ``size`` pixels at most.
 
     The next one is given the same copy, so it is not to be drawn on.

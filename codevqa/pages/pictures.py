@@ -12,8 +12,8 @@ from cachetools import LRUCache, cached
 from PIL import Image as PILImage
 
 from ..core.images import Picture, cut
-from ..core.trace import ImageRef, Plain
-from .heat import fitted
+from ..core.trace import ImageRef, TraceValue
+from .heat import shrink_picture
 from .words import MOST, value_words
 
 _KEPT = 512
@@ -51,7 +51,7 @@ def picture_view(ref: ImageRef, pictures: Sequence[Picture], size: int) -> Pictu
     return PictureView(_uri(picture, size) if picture else "", picture_name(ref, pictures))
 
 
-def named_words(value: Plain, pictures: Sequence[Picture], most: int = MOST) -> str:
+def named_words(value: TraceValue, pictures: Sequence[Picture], most: int = MOST) -> str:
     """Returns a value in words; pictures with their file names, which a program does not know them by."""
     refs = value if isinstance(value, list | tuple) else [value]
     if not 0 < len(refs) <= MOST_NAMES or not all(isinstance(ref, ImageRef) for ref in refs):
@@ -71,4 +71,4 @@ def data_uri(image: PILImage.Image, quality: int = 82) -> str:
 # By the key alone: the full picture is not held here.
 @cached(LRUCache[tuple[str, int], str](_KEPT), key=lambda picture, size: (picture.key, size), lock=threading.Lock())
 def _uri(picture: Picture, size: int) -> str:
-    return data_uri(fitted(picture, size))
+    return data_uri(shrink_picture(picture, size))

@@ -12,7 +12,7 @@ from markupsafe import Markup
 from .. import __version__
 from ..core.answer import Answer
 from ..core.errors import ErrorRecord
-from ..core.events import CallBegan, Shown
+from ..core.events import CallBegan, PromptExample
 from ..core.images import Picture
 from ..core.trace import Call, Evidence, ImageRef, Program
 from .code import code_lines
@@ -60,7 +60,7 @@ def answer_fragment(
     return _answer_page("fragment.html.j2", answer, pictures, baseline, FRAGMENT_SIDE, alone)
 
 
-def examples_html(examples: Sequence[Shown]) -> str:
+def examples_html(examples: Sequence[PromptExample]) -> str:
     """Returns the in-context examples as a list; each opens to show its program."""
     return _part("examples", (), examples)
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Literal
 
 from ..core.answer import Answer
-from ..core.trace import ImageRef, Plain
+from ..core.trace import ImageRef, TraceValue
 
 MOST = 200
 """Characters of a value before the rest is cut off."""
@@ -24,18 +24,18 @@ def clean(text: str) -> str:
     return _UNSEEN.sub("\ufffd", text.replace("\r\n", "\n"))
 
 
-def value_words(value: Plain, most: int = MOST) -> str:
+def value_words(value: TraceValue, most: int = MOST) -> str:
     """Returns a value as a program would write it, pictures as ``image 1``, cut to ``most`` characters."""
     text = _value(value)
     return text if len(text) <= most else f"{text[: max(1, most - 1)].rstrip()}…"
 
 
-def call_words(name: str, arguments: Mapping[str, Plain], most: int = MOST) -> str:
+def call_words(name: str, arguments: Mapping[str, TraceValue], most: int = MOST) -> str:
     """Returns a call as it reads in a program, such as ``query(image 1, 'What color is it?')``."""
     return f"{name}({', '.join(value_words(value, most) for value in arguments.values())})"
 
 
-def images_in(value: Plain) -> Iterator[int]:
+def images_in(value: TraceValue) -> Iterator[int]:
     """Yields the number of every picture inside a value."""
     if isinstance(value, ImageRef):
         yield value.index
@@ -56,7 +56,7 @@ def images_of(answer: Answer) -> Iterator[int]:
         yield from images_in([call.value, call.arguments])
 
 
-def number(value: float) -> str:
+def format_number(value: float) -> str:
     """Returns a number with as many digits as a reader needs."""
     return f"{value:.4g}" if math.isfinite(value) else str(value)
 
@@ -86,7 +86,7 @@ def agreement(answer: Answer, without: Answer) -> Literal["agrees", "disagrees",
     return "agrees" if first == two else "disagrees"
 
 
-def _value(value: Plain) -> str:
+def _value(value: TraceValue) -> str:
     if isinstance(value, ImageRef):
         return str(value)
     if isinstance(value, list | tuple):

@@ -12,15 +12,15 @@ from typing import Any
 from .. import plugins
 from ..core.errors import ModelNotFoundError, ServerError, SetupError
 from ..core.trace import Form
-from ..models.base import Models, chats
 from ..models.domain import Domain
+from ..models.protocols import Models, chats
 from ..primitives.visual import served_by
 from ..prompts import PromptSet
-from ..prompts import load as load_prompts
+from ..prompts import load_prompt_set as load_prompts
 from ..writing.offer import by_form
 from ..writing.writer import Writer
-from .back_ends import parse
-from .checkpoints import fetch, fetchable, hub_id, lies, resolve, shown
+from .back_ends import parse_spec
+from .checkpoints import display_name, fetch, fetchable, find_checkpoint, hub_id, resolve
 from .configuration import Configuration
 from .presets import Preset, preset
 
@@ -37,19 +37,19 @@ def load(role: str, spec: str, **options: Any) -> Any:
         UnknownNameError: no such role or back end.
         ModelNotFoundError: the checkpoint is not here and cannot be fetched.
     """
-    back_end, name = parse(role, spec)
+    back_end, name = parse_spec(role, spec)
     fetch([spec])
     if back_end.runs == "server" and not _server_set(options):
-        from ..models.served_model import offer
+        from ..models.served_model import suggest_models
 
-        raise SetupError(f"No server is set for the model {name}.", hint=offer())
-    if back_end.runs == "here" and not fetchable(spec) and not lies(spec):
+        raise SetupError(f"No server is set for the model {name}.", hint=suggest_models())
+    if back_end.runs == "here" and not fetchable(spec) and not find_checkpoint(spec):
         raise ModelNotFoundError(f"No model folder at {name}.", hint="Check the path.")
     # From where it lies, so that the hub is not asked again.
     with plugins.failures(f"The {role} {spec}") if back_end.runs == "own" else nullcontext():
-        part = back_end.load(str(lies(spec) or resolve(name)), **options)
+        part = back_end.load(str(find_checkpoint(spec) or resolve(name)), **options)
     if back_end.runs not in ("server", "own") and "name" not in options:
-        part.name = shown(name)
+        part.name = display_name(name)
     return part
 
 
@@ -100,7 +100,7 @@ def prompt_writer(configuration: Configuration) -> Writer:
     sets = prompt_sets(preset(here.preset), here.settings.prompts)
     settings = here.settings.writer
     quiet_libraries()
-    chat = settings.form == "auto" and _chats(whole(here))
+    chat = settings.form == "auto" and _is_chat_model(whole(here))
     spec = here.parts.get("retriever") if settings.selection == "nearest" else None
     retriever = load("retriever", spec, **here.options.get("retriever", {})) if spec else None
     model = ScriptedLM([], chat=chat)
@@ -114,17 +114,17 @@ def prompt_writer(configuration: Configuration) -> Writer:
     return Writer(model, sets, retriever, settings, extra=extra, serves=serves, seed=here.settings.seed)
 
 
-def _chats(configuration: Configuration) -> bool:
+def _is_chat_model(configuration: Configuration) -> bool:
     """Says whether the language model is one to talk with, as it says itself once it is loaded."""
     spec, options = configuration.parts["language_model"], configuration.options.get("language_model", {})
-    back_end, name = parse("language_model", spec)
+    back_end, name = parse_spec("language_model", spec)
     if back_end.runs == "own":
         return chats(load("language_model", spec, **options))
     if back_end.runs == "server":
         return bool({"form": "auto", **options, **back_end.fixed}["form"] != "completion")
     from ..models.chat_template import of_tokenizer
 
-    place = lies(spec)
+    place = find_checkpoint(spec)
     return of_tokenizer(str(place)) if place else of_tokenizer(*(hub_id(spec) or (name, None)))
 
 
@@ -137,7 +137,7 @@ def check_server(configuration: Configuration) -> None:
     """
     asked = set()
     for role, spec in configuration.parts.items():
-        if parse(role, spec)[0].runs == "server":
+        if parse_spec(role, spec)[0].runs == "server":
             model = load(role, spec, **configuration.options.get(role, {}))
             try:
                 if model.address not in asked:
@@ -162,7 +162,7 @@ def domain_of(configuration: Configuration) -> Domain | None:
 
 def names_of(configuration: Configuration) -> dict[str, str]:
     """Returns the ids of a configuration's models by role, as an engine reports them; loads none."""
-    names = {role: shown(spec.partition(":")[2] or spec) for role, spec in configuration.parts.items()}
+    names = {role: display_name(spec.partition(":")[2] or spec) for role, spec in configuration.parts.items()}
     language_model = names.pop("language_model", "")
     return {"writer": language_model, "reader": language_model, **names}
 
@@ -177,9 +177,9 @@ def whole(configuration: Configuration) -> Configuration:
         name = configuration.preset
         hint = "Choose one, such as --language-model transformers:NAME."
         if preset(name).to_choose:
-            from ..models.served_model import offer
+            from ..models.served_model import suggest_models
 
-            hint = f"{preset(name).to_choose} {offer()}".rstrip()
+            hint = f"{preset(name).to_choose} {suggest_models()}".rstrip()
         raise SetupError(f"The preset {name} has no language model of its own.", hint=hint)
     return configuration
 

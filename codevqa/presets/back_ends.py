@@ -97,7 +97,7 @@ LOADERS: Mapping[str, Mapping[str, BackEnd]] = {
 """Back end by role and name."""
 
 
-def parse(role: str, spec: str) -> tuple[BackEnd, str]:
+def parse_spec(role: str, spec: str) -> tuple[BackEnd, str]:
     """Returns the back end and the id of ``back end:id``, or those of a plugin's ``package/name``, loading no model.
 
     Raises:
@@ -136,7 +136,7 @@ def options_of(role: str, spec: str) -> Mapping[str, Any]:
     Raises:
         UnknownNameError: no such role or back end.
     """
-    back_end, _ = parse(role, spec)
+    back_end, _ = parse_spec(role, spec)
     return {name: hint for name, hint in back_end.takes.items() if name not in back_end.fixed}
 
 

@@ -48,7 +48,7 @@ def resolve(name: str) -> str:
     return name
 
 
-def shown(name: str) -> str:
+def display_name(name: str) -> str:
     """Returns what a checkpoint is called in answers: as presets write it, and never a path of this machine."""
     return Path(name).expanduser().resolve().name if Path(name).expanduser().exists() else name
 
@@ -69,34 +69,34 @@ def missing(spec: str | None) -> str:
     if runs == "lavis":
         return "" if python_of().is_file() else "needs LAVIS: docs/reports/lavis.md"
     if fetchable(spec):
-        return "" if lies(spec) else NOT_HERE
-    place = lies(spec)
+        return "" if find_checkpoint(spec) else NOT_HERE
+    place = find_checkpoint(spec)
     if place is None:
         return "no such folder"
-    return "" if place.is_file() or _weights(place) else "folder has no weights"
+    return "" if place.is_file() or _weight_files(place) else "folder has no weights"
 
 
 def fetchable(spec: str) -> bool:
     """Says whether a part's checkpoint comes from the hub or the web."""
     name = spec.partition(":")[2]
-    return back_end_of(spec).runs == "here" and (WebCheckpoint.named(name) or hub_id(spec) is not None)
+    return back_end_of(spec).runs == "here" and (WebCheckpoint.is_address(name) or hub_id(spec) is not None)
 
 
-def lies(spec: str) -> Path | None:
+def find_checkpoint(spec: str) -> Path | None:
     """Returns the folder or file of a part's checkpoint, None where it is not here as a whole."""
     name = spec.partition(":")[2]
     if back_end_of(spec).runs != "here":
         return None
-    if WebCheckpoint.named(name):
-        return WebCheckpoint.at(name).made
+    if WebCheckpoint.is_address(name):
+        return WebCheckpoint.at(name).ready_folder
     identity = hub_id(spec)
     if identity is None:
         place = Path(resolve(name)).expanduser()
         return place if place.exists() else None
     repository, revision = identity
-    paths = (cached(repository, mark, revision) for mark in ("config.json", "modules.json"))
+    paths = (find_cached(repository, mark, revision) for mark in ("config.json", "modules.json"))
     mark = next(filter(None, paths), None)
-    return mark.parent if mark is not None and _whole(mark.parent) else None
+    return mark.parent if mark is not None and _is_complete(mark.parent) else None
 
 
 def size(place: Path) -> int:
@@ -105,7 +105,7 @@ def size(place: Path) -> int:
     return sum(path.stat().st_size for path in files)
 
 
-def expected(spec: str) -> int | None:
+def expected_bytes(spec: str) -> int | None:
     """Returns about how many bytes a part's checkpoint has, without a network; None where that is not known."""
     gigabytes = EXPECTED.get(spec.partition("@")[0].rpartition("/")[2])
     return None if gigabytes is None else round(gigabytes * 1e9)
@@ -123,7 +123,7 @@ def hub_id(spec: str) -> tuple[str, str | None] | None:
     return (named[1] if "/" in named[1] or not owner else f"{owner}/{named[1]}"), named[2]
 
 
-def cached(repository: str, file: str, revision: str | None) -> Path | None:
+def find_cached(repository: str, file: str, revision: str | None) -> Path | None:
     """Returns where a file of the hub lies, None where it is not here."""
     from huggingface_hub import try_to_load_from_cache  # it brings an HTTP client
 
@@ -131,16 +131,16 @@ def cached(repository: str, file: str, revision: str | None) -> Path | None:
     return Path(path) if isinstance(path, str) else None
 
 
-def _weights(folder: Path) -> list[Path]:
-    return [folder / name for name in loaded(_names(folder)) if PurePosixPath(name).suffix not in _SMALL]
+def _weight_files(folder: Path) -> list[Path]:
+    return [folder / name for name in files_to_load(_file_names(folder)) if PurePosixPath(name).suffix not in _SMALL]
 
 
-def _names(folder: Path) -> list[str]:
+def _file_names(folder: Path) -> list[str]:
     files = [path for depth in ("*", "*/*") for path in sorted(folder.glob(depth)) if path.is_file()]
     return [path.relative_to(folder).as_posix() for path in files]
 
 
-def loaded(names: Sequence[str]) -> list[str]:
+def files_to_load(names: Sequence[str]) -> list[str]:
     """Returns what loading reads of a repository's files: small ones, and of each folder one kind of weights.
 
     Folders are those of sentence-transformers' modules, such as ``1_Pooling``.
@@ -154,11 +154,11 @@ def loaded(names: Sequence[str]) -> list[str]:
     return files
 
 
-def _whole(folder: Path) -> bool:
+def _is_complete(folder: Path) -> bool:
     """Whether a snapshot has a vocabulary and every part of its weights: a download may have broken off."""
-    names = _names(folder)
+    names = _file_names(folder)
     vocabulary = any(fnmatch(PurePosixPath(name).name, pattern) for name in names for pattern in _VOCABULARY)
-    weights = [path.relative_to(folder).as_posix() for path in _weights(folder)]
+    weights = [path.relative_to(folder).as_posix() for path in _weight_files(folder)]
     shard = next(filter(None, (re.fullmatch(r"(.+)-\d+-of-(\d+)(\.\w+)", name) for name in weights)), None)
     if shard is None:
         return vocabulary and bool(weights)
@@ -199,9 +199,11 @@ def fetch(
         ModelNotFoundError: there is no such checkpoint, or no way to it; told within seconds. What came is kept.
         SetupError: what came is not what it has to be.
     """
-    lacking = {spec.partition(":")[2]: spec for spec in specs if fetchable(spec) and not lies(spec)}
+    lacking = {spec.partition(":")[2]: spec for spec in specs if fetchable(spec) and not find_checkpoint(spec)}
     try:
-        wanted = [_on_web(name) if WebCheckpoint.named(name) else _on_hub(name, spec) for name, spec in lacking.items()]
+        wanted = [
+            _on_web(name) if WebCheckpoint.is_address(name) else _on_hub(name, spec) for name, spec in lacking.items()
+        ]
     except (ConnectionError, TimeoutError) as error:
         if not only_tell:
             raise ModelNotFoundError(
@@ -209,7 +211,7 @@ def fetch(
                 hint=f"Connect once and run codevqa download {preset}; the preset mini needs no network.",
             ) from None
         tell(f"Sizes are computed from numbers of parameters: {error}.")
-        wanted = [_Download(name, expected(spec), int) for name, spec in lacking.items()]
+        wanted = [_Download(name, expected_bytes(spec), int) for name, spec in lacking.items()]
     if wanted:
         lines = [f"{amount(download.size):>12}  {download.name}" for download in wanted]
         tell("\n".join([f"{amount(sum(download.size or 0 for download in wanted))} to download:", *lines]))
@@ -246,10 +248,10 @@ def _on_hub(name: str, spec: str) -> _Download:
     except (httpx2.HTTPError, OSError) as error:
         raise ConnectionError(f"{urlsplit(api.endpoint).netloc} cannot be reached: {first_line(error)}") from None
     sizes = {file.rfilename: file.size or 0 for file in about.siblings or ()}
-    files = loaded(list(sizes))
+    files = files_to_load(list(sizes))
     if not files:
         raise ModelNotFoundError(f"{name} on {api.endpoint} has nothing that can be loaded.", hint="Check the name.")
-    whole = sum(sizes[file] for file in files if cached(repository, file, about.sha) is None)
+    whole = sum(sizes[file] for file in files if find_cached(repository, file, about.sha) is None)
     return _Download(name, whole, lambda: _bring(repository, revision, files))
 
 

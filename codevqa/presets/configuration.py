@@ -17,11 +17,11 @@ from typing import Any, get_type_hints
 
 from ..core.errors import InputError, nearest
 from ..core.given_files import parse_toml, read_text
-from ..core.settings import Limits, QuerySettings, SetSettings, Settings, WriterSettings, checked
+from ..core.settings import Limits, QuerySettings, SetSettings, Settings, WriterSettings, check_value
 from ..core.text import shown_address
 from ..core.trace import Method, methods_of
-from ..prompts import available
-from .back_ends import LOADERS, options_of, parse
+from ..prompts import prompt_set_names
+from .back_ends import LOADERS, options_of, parse_spec
 from .presets import PRESETS, Preset, preset
 
 DEFAULT = "default"
@@ -80,7 +80,7 @@ class Configuration:
     def grounds(self) -> bool:
         """Whether its matcher tells where in a picture a text looks."""
         matcher = self.parts.get("matcher")
-        return matcher is not None and parse("matcher", matcher)[0].grounds
+        return matcher is not None and parse_spec("matcher", matcher)[0].grounds
 
     def here(self) -> Configuration:
         """Returns what this machine runs.
@@ -106,9 +106,9 @@ def already_cached(chosen: Preset) -> dict[str, str]:
     """Returns the parts that a preset prefers where they need no download, and that need none on this machine."""
     if not chosen.if_cached:
         return {}
-    from .checkpoints import lies  # it brings an HTTP client
+    from .checkpoints import find_checkpoint  # it brings an HTTP client
 
-    return {role: spec for role, spec in chosen.if_cached.items() if lies(spec)}
+    return {role: spec for role, spec in chosen.if_cached.items() if find_checkpoint(spec)}
 
 
 def configure(name: str = "mini", layers: Iterable[Layer] = (), *, settings: Settings | None = None) -> Configuration:
@@ -153,7 +153,7 @@ def configure(name: str = "mini", layers: Iterable[Layer] = (), *, settings: Set
             elif field in values:
                 values[field] = _meant(field, value, _KINDS[field])
             else:
-                hint = "Give --preset." if field == "preset" else _nearest(field, [*values, *LOADERS])
+                hint = "Give --preset." if field == "preset" else _nearest_hint(field, [*values, *LOADERS])
                 raise InputError(f"No field {field}.", hint=hint)
         except InputError as error:
             where = f"{layer.origin}: " if layer.file else ""
@@ -171,7 +171,7 @@ def configure(name: str = "mini", layers: Iterable[Layer] = (), *, settings: Set
     return Configuration(name, _settings(values), parts, options, origins, tuple(layers))
 
 
-def served(name: str) -> dict[str, str]:
+def server_parts(name: str) -> dict[str, str]:
     """Returns the parts that a vision-language model on a server is: it writes the programs, and looks at pictures."""
     return {"language_model": f"openai-chat:{name}", "eyes": f"openai:{name}"}
 
@@ -186,9 +186,9 @@ def read_file(path: Path) -> tuple[str | None, Layer]:
     base = data.pop("preset", None)
     if not (base is None or isinstance(base, str)):
         raise InputError(f"{path}: preset must be a text, not {base!r}.", hint=f"There are: {', '.join(PRESETS)}.")
-    values = dotted(data)
+    values = flatten_tables(data)
     prompts = values.get("prompts")
-    if isinstance(prompts, str) and prompts not in (NONE, *available()):
+    if isinstance(prompts, str) and prompts not in (NONE, *prompt_set_names()):
         values["prompts"] = str((path.parent / prompts).absolute())  # beside the file, wherever it is used
     return base, Layer(str(path), values, file=True)
 
@@ -215,7 +215,7 @@ def _choose(parts: dict[str, str], role: str, spec: str | None) -> None:
     if spec is None:
         parts.pop(role, None)
     else:
-        parse(role, spec)  # a typing error should not cost the seconds of loading the parts before it
+        parse_spec(role, spec)  # a typing error should not cost the seconds of loading the parts before it
         parts[role] = spec
 
 
@@ -225,14 +225,14 @@ def _kind(parts: Mapping[str, str], role: str, name: str, field: str, *, optiona
         raise InputError(f"There is no {role} to set {field} of.", hint=f"Name one: {role}=BACKEND:ID.")
     known = options_of(role, parts[role]) if role in parts else {}
     if name not in known and not optional:
-        hint = _nearest(field, [f"{role}.{option}" for option in known])
+        hint = _nearest_hint(field, [f"{role}.{option}" for option in known])
         raise InputError(f"No option {field} of {parts[role].partition(':')[0]}.", hint=hint)
     return known.get(name)
 
 
 def flat(settings: Settings) -> dict[str, Any]:
     """Returns settings under their dotted names."""
-    return dotted(asdict(settings))
+    return flatten_tables(asdict(settings))
 
 
 def tables(values: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
@@ -244,11 +244,11 @@ def tables(values: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     return by_table
 
 
-def dotted(data: Mapping[str, Any], before: str = "") -> dict[str, Any]:
+def flatten_tables(data: Mapping[str, Any], before: str = "") -> dict[str, Any]:
     """Returns the values of nested tables under dotted names."""
     by_name: dict[str, Any] = {}
     for name, value in data.items():
-        by_name |= dotted(value, f"{before}{name}.") if isinstance(value, dict) else {before + name: value}
+        by_name |= flatten_tables(value, f"{before}{name}.") if isinstance(value, dict) else {before + name: value}
     return by_name
 
 
@@ -268,10 +268,10 @@ def _meant(name: str, value: object, kind: Any) -> Any:
     Raises:
         InputError: it is out of range, or of another kind.
     """
-    return checked(name, None if value == NONE else value, kind, written=isinstance(value, Text))
+    return check_value(name, None if value == NONE else value, kind, written=isinstance(value, Text))
 
 
-def _nearest(name: str, known: Iterable[str]) -> str:
+def _nearest_hint(name: str, known: Iterable[str]) -> str:
     """Returns a hint with the name that was probably meant."""
     names = list(known)
     # A field is often given without its table: "captions" for "query.captions".
@@ -280,7 +280,7 @@ def _nearest(name: str, known: Iterable[str]) -> str:
     return hint or "'codevqa config' prints all there are."
 
 
-def written(value: object) -> str:
+def toml_value(value: object) -> str:
     """Returns a value as TOML writes it; None as "none"."""
     if isinstance(value, bool):
         return str(value).lower()

@@ -38,7 +38,7 @@ class CallContext:
     knowledge: tuple[KnowledgeExample, ...] = ()
     """What ``knowledge_query`` is answered after."""
     corrections: Corrections = field(default_factory=dict)
-    """What people said of pictures; see :meth:`corrected`."""
+    """What people said of pictures; see :meth:`find_correction`."""
     outside: frozenset[int] = frozenset()
     """Numbers of the pictures that look unlike what the models know: nothing is asked of them where many are."""
     evidence: list[Evidence] = field(default_factory=list)
@@ -48,7 +48,7 @@ class CallContext:
         """Keeps a piece of evidence for the trace."""
         self.evidence.append(evidence)
 
-    def corrected(self, img: Image, question: str) -> Reading | None:
+    def find_correction(self, img: Image, question: str) -> Reading | None:
         """Returns what a person said of a picture, in place of what a model would; None where nobody did."""
         correction = self.corrections.get((img.picture.key, question))
         if correction is None:

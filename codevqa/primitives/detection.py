@@ -9,19 +9,19 @@ from typing import Annotated
 
 from ..core.images import cut
 from ..core.trace import Evidence
-from ..models.base import Box, DetectRequest
-from ..prompts import Example
+from ..models.protocols import Box, DetectRequest
+from ..prompts import ProgramExample
 from .context import CallContext
-from .judging import chosen
+from .judging import choose_images
 from .kinds import Image
 from .signature import GRID, PrimitiveSet, primitive
 
 MARGIN = 0.1
 """Share of its sides that is left around the box of an object that is cut out."""
 _COUNTED = (
-    Example("count-1", "How many chairs are there?", 'answer = count(img, "chair")'),
-    Example("count-2", "Are there more dogs than cats?", 'answer = count(img, "dog") > count(img, "cat")'),
-    Example(
+    ProgramExample("count-1", "How many chairs are there?", 'answer = count(img, "chair")'),
+    ProgramExample("count-2", "Are there more dogs than cats?", 'answer = count(img, "dog") > count(img, "cat")'),
+    ProgramExample(
         "count-3",
         "Are there at least three bottles in the images?",
         'bottles = sum(count(img, "bottle") for img in images)\nanswer = bottles >= 3',
@@ -29,8 +29,8 @@ _COUNTED = (
     ),
 )
 _CUT = (
-    Example("crop-1", "What does the sign say?", 'answer = query(crop(img, "sign"), "What does the sign say?")'),
-    Example(
+    ProgramExample("crop-1", "What does the sign say?", 'answer = query(crop(img, "sign"), "What does the sign say?")'),
+    ProgramExample(
         "crop-2",
         "Is the man's hat red?",
         'man = crop(img, "man")\nhat = crop(man, "hat")\nanswer = query(hat, "Is the hat red?")',
@@ -54,7 +54,7 @@ async def count(context: CallContext, img: Annotated[Image | list[Image], Image]
     As many as an open-vocabulary detector finds boxes. Of a list of images: how many of them ``select`` selects.
     """
     if isinstance(img, list):
-        return len(await chosen(context, "count", img, object))
+        return len(await choose_images(context, "count", img, object))
     if not context.services.detects:
         raise ValueError(
             "count() needs a detector for one image. Give a list of images, or ask query(img, 'How many ...?')"

@@ -12,10 +12,10 @@ from typing import Any
 
 from ..batching.model_services import ModelServices
 from ..core.images import Picture
-from ..core.question_kind import put, question_kind
+from ..core.question_kind import question_kind, word_question
 from ..core.settings import QuerySettings
 from ..core.trace import Evidence, Form
-from ..models.base import LookRequest
+from ..models.protocols import LookRequest
 from ..prompts import PromptSet
 from .parts import Numbered, Reading, context_of, read_in_parts, read_reply
 
@@ -63,7 +63,7 @@ class Eyesight:
             ModelError: the model failed.
         """
         stated = about is None and self._prompts[task].statements
-        asked = put(question, "asked", form) if stated else question
+        asked = word_question(question, "asked", form) if stated else question
         kind = question_kind(asked)
         choices = _YES_NO if kind.kind == "yes_no" else kind.choices if len(kind.choices) > 1 else ()
         text = f"{asked}\n{self._prompts[task].instruction or SHORT}"

@@ -13,11 +13,11 @@ from ..core.loop_thread import together
 from ..core.question_kind import question_kind
 from ..core.selection import chance_of_yes
 from ..core.trace import Evidence
-from ..models.base import MatchRequest, SimilarityRequest
+from ..models.protocols import MatchRequest, SimilarityRequest
 from .context import CallContext
 from .kinds import Image
 from .parts import Reading
-from .witness import as_question, described, phrase_of
+from .witness import as_question, describe_question, phrase_of
 
 CHUNK = 64
 """Pictures asked at once."""
@@ -28,7 +28,7 @@ Result = TypeVar("Result")
 
 
 @dataclass
-class Asked:
+class PictureReadings:
     """What became of each picture."""
 
     readings: list[tuple[Image, Reading]] = field(default_factory=list)
@@ -45,13 +45,13 @@ class Asked:
                 context.record(Evidence(kind, tuple(image.ref for image in images), question))
 
 
-async def ask_each(context: CallContext, images: Sequence[Image], question: str) -> Asked:
+async def ask_each(context: CallContext, images: Sequence[Image], question: str) -> PictureReadings:
     """Asks each picture a question as ``query`` does; yes/no questions by image-text matching first, where that may.
 
     Raises:
         ModelError: a model failed.
     """
-    asked = Asked()
+    asked = PictureReadings()
     seconds = context.settings.sets.seconds
     ends = math.inf if seconds is None else time.monotonic() + seconds
     for first in range(0, len(images), CHUNK):
@@ -60,7 +60,7 @@ async def ask_each(context: CallContext, images: Sequence[Image], question: str)
             break
         chunk = images[first : first + CHUNK]
         for image, reading in zip(
-            chunk, await each(_ask(context, picture, question) for picture in chunk), strict=True
+            chunk, await each(_ask_image(context, picture, question) for picture in chunk), strict=True
         ):
             if isinstance(reading, ImageError) or reading.unread:
                 asked.unread.append(image)
@@ -69,14 +69,14 @@ async def ask_each(context: CallContext, images: Sequence[Image], question: str)
     return asked
 
 
-async def _ask(context: CallContext, image: Image, question: str) -> Reading:
-    if correction := context.corrected(image, question):
+async def _ask_image(context: CallContext, image: Image, question: str) -> Reading:
+    if correction := context.find_correction(image, question):
         return correction
     if image.index in context.outside:
         return Reading("", (), unread=True)
     pictures, judged = [(image.ref, image.picture)], question_kind(question).kind == "yes_no"
     if judged and context.services.grounds:
-        sure = await context.pnpvqa.matched(pictures[0], described(question), maps=False)
+        sure = await context.pnpvqa.match_descriptions(pictures[0], describe_question(question), maps=False)
         if sure is not None and sure.text:
             return sure
     # Numbers are read first.
@@ -85,7 +85,7 @@ async def _ask(context: CallContext, image: Image, question: str) -> Reading:
     )
 
 
-async def chosen(context: CallContext, name: str, images: Sequence[Image], text: str) -> list[Image]:
+async def choose_images(context: CallContext, name: str, images: Sequence[Image], text: str) -> list[Image]:
     """Returns the pictures that show what is described, or for which the answer is yes, and records the chance of each.
 
     Raises:
@@ -109,7 +109,7 @@ async def chosen(context: CallContext, name: str, images: Sequence[Image], text:
     return [image for image, reading in asked.readings if reading.text == "yes"]
 
 
-async def alike(
+async def compare_phrase(
     context: CallContext, images: Sequence[Image], phrase: str
 ) -> tuple[str, list[tuple[Image, float]], list[Image]]:
     """Returns what was compared with each picture, its contrastive score, and the pictures that cannot be read."""
@@ -132,13 +132,13 @@ async def closest(context: CallContext, images: Sequence[Image], phrase: str, sc
 async def each(calls: Iterable[Awaitable[Result]]) -> list[Result | ImageError]:
     """Returns what each call returns, or why its picture cannot be read."""
 
-    async def made(call: Awaitable[Result]) -> Result | ImageError:
+    async def result_or_error(call: Awaitable[Result]) -> Result | ImageError:
         try:
             return await call
         except ImageError as error:
             return error
 
-    return await together(map(made, calls))
+    return await together(map(result_or_error, calls))
 
 
 async def _not_ruled_out(
@@ -149,10 +149,10 @@ async def _not_ruled_out(
     Only what is to be there rules out. The best of the others are looked at, too: where one of them counts, the score
     does not see what is asked for, such as a relation, and nothing is ruled out.
     """
-    wanted = described(question)
+    wanted = describe_question(question)
     if len(wanted.texts) != 1 or wanted.negated:
         return images, []
-    text, scored, unread = await alike(context, images, phrase_of(question))
+    text, scored, unread = await compare_phrase(context, images, phrase_of(question))
     least = context.settings.sets.rule_out
     if out := [(image, score) for image, score in scored if score < least]:
         best = sorted(out, key=lambda pair: -pair[1])[:CLOSEST]

@@ -82,7 +82,7 @@ class Kind:
     """The kind of a list that is taken as well, and not shown."""
 
     @property
-    def taken(self) -> str:
+    def stub_text(self) -> str:
         """What the stubs declare: all that is taken."""
         return f"{self.text} | {self.listed.text}" if self.listed else self.text
 
@@ -98,11 +98,11 @@ class Kind:
         if self.listed is not None and type(value) is list:
             return self.listed.accept(value, where, max_text)
         if self.type is float and type(value) is int:
-            return float(_bounded(value, where, max_text))  # type: ignore[arg-type]
+            return float(_check_bounds(value, where, max_text))  # type: ignore[arg-type]
         if type(value) is not self.type:
             raise TypeError(f"{where} must be {self.text.removesuffix(' | None')}, not {describe(value)}")
         if self.type not in (list, tuple):
-            return _bounded(value, where, max_text)
+            return _check_bounds(value, where, max_text)
         items: list[object] = list(value)  # type: ignore[call-overload]
         most = MAX_COLLECTION if self.inner[0].type is Image else MAX_ITEMS
         if len(items) > most:
@@ -162,7 +162,7 @@ def without_numpy(value: object) -> object:
     return value
 
 
-def _bounded(value: object, where: str, max_text: int) -> object:
+def _check_bounds(value: object, where: str, max_text: int) -> object:
     """Returns a value that is no list and no tuple.
 
     Raises:

@@ -90,13 +90,13 @@ async def read_in_parts(
             if len(part) == 1:
                 raise
             waiting.extendleft((part[len(part) // 2 :], part[: len(part) // 2]))
-    text = _joined([reading.text for reading in readings], question, how)
+    text = _join_answers([reading.text for reading in readings], question, how)
     return Reading(text, tuple(evidence for reading in readings for evidence in reading.evidence))
 
 
-def _joined(texts: Sequence[str], question: str, how: str) -> str:
+def _join_answers(texts: Sequence[str], question: str, how: str) -> str:
     kind = question_kind(question, statements=True)
-    answers = [kind.fitted(text) for text in texts]
+    answers = [kind.fit(text) for text in texts]
     for place, text in enumerate(answers, 1):
         if not text or kind.misfit(text):
             raise ModelError(f"Part {place} of {len(answers)} was answered {text!r}, which joins no other.", hint=_HINT)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from ..models.base import Map
+from ..models.protocols import Map
 
 
 class Patches:

@@ -17,11 +17,11 @@ from typing import Any
 from ..batching.model_services import ModelServices
 from ..core.images import Picture
 from ..core.loop_thread import together
-from ..core.question_kind import Wording, bare, put, question_kind
+from ..core.question_kind import Wording, bare, question_kind, word_question
 from ..core.settings import QuerySettings
 from ..core.text import caption_line
 from ..core.trace import Evidence, Form, ImageRef
-from ..models.base import CaptionRequest, GenerationRequest, Map, MatchRequest, Message, chats, prompt_text
+from ..models.protocols import CaptionRequest, GenerationRequest, Map, MatchRequest, Message, chats, prompt_text
 from ..models.retrieval import ExampleIndex, Retriever
 from ..prompts import KnowledgeExample, PromptSet, ReadingExample
 from .parts import Numbered, Reading, context_of, read_in_parts, read_reply
@@ -32,7 +32,7 @@ from .reading import (
     render_reading,
     render_reading_chat,
 )
-from .witness import Descriptions, described, stated_number
+from .witness import Descriptions, describe_question, stated_number
 
 _CAPTION = "a small red cup on a blue box near a green duck"
 """As long as captions are, about: most have fewer than its twelve words."""
@@ -124,8 +124,8 @@ class PnPVQA:
             number = stated_number(question, look.captions[0])
             if number:
                 return Reading(number, (replace(look, kind="stated"),))
-        asked = described(question, statements=self._prompts[task].statements) if alone else Descriptions()
-        seen = await self.matched(pictures[0], asked)
+        asked = describe_question(question, statements=self._prompts[task].statements) if alone else Descriptions()
+        seen = await self.match_descriptions(pictures[0], asked)
         if seen is not None and seen.text:
             return seen
         look = look or await self._look(pictures, question, task, about)
@@ -142,7 +142,7 @@ class PnPVQA:
             answer = max(zip(scores, asked.choices, strict=True))[1]  # unsure, but one of those that were named
         return Reading(answer, (read,) if seen is None else (*seen.evidence, read), unread)
 
-    async def matched(
+    async def match_descriptions(
         self, picture: tuple[ImageRef, Picture], asked: Descriptions, *, maps: bool = True
     ) -> Reading | None:
         """Returns what image-text matching says of descriptions, up to those that suffice.
@@ -163,7 +163,7 @@ class PnPVQA:
             request = MatchRequest(picture[1], text)
             if maps:
                 match = await self._services.match(request)
-                relevance = relevance or (_rows(match.relevance),)
+                relevance = relevance or (_relevance_rows(match.relevance),)
             scores = (*scores, match.logit if maps else await self._services.score(request))
             if asked.suffice(scores, self._settings.doubt):
                 break
@@ -190,7 +190,7 @@ class PnPVQA:
     def looked_for(self, question: str, task: Form, *, part: bool = False) -> str:
         """Returns a question as image-text matching sees it: the user's, or a program's, which is a ``part`` of it."""
         if self._wording(task) == "release":
-            question = self._put(question, task, part)
+            question = self._word_question(question, task, part)
         return question.strip().rstrip("?").strip()
 
     async def _fit(self, count: int, question: str, form: Form, task: Form, about: str | None) -> int:
@@ -207,12 +207,12 @@ class PnPVQA:
     def _wording(self, task: Form) -> Wording:
         return self._settings.wording or self._prompts[task].reading_wording
 
-    def _put(self, question: str, task: Form, part: bool) -> str:
+    def _word_question(self, question: str, task: Form, part: bool) -> str:
         """Returns a question as the reader sees it: only the user's is ever a statement to be asked."""
         wording = self._wording(task)
         if part:
             return bare(question) if wording == "release" else question
-        return put(question, wording, task)
+        return word_question(question, wording, task)
 
     async def _look(self, pictures: Numbered, question: str, task: Form, about: str | None) -> Evidence:
         """Describes every picture where the question looks."""
@@ -224,8 +224,8 @@ class PnPVQA:
     async def _prompt(
         self, question: str, captions: Sequence[Sequence[str]], form: Form, task: Form, about: str | None
     ) -> str | tuple[Message, ...]:
-        prompts, asked = self._prompts[task], self._put(question, task, about is not None)
-        whole = self._put(about, task, False) if about else asked
+        prompts, asked = self._prompts[task], self._word_question(question, task, about is not None)
+        whole = self._word_question(about, task, False) if about else asked
         nearest_to = whole if self._settings.selection == "question" else asked
         examples = await self._reading_examples(nearest_to, form, prompts)
         if self._chat:
@@ -260,7 +260,7 @@ class PnPVQA:
                 if caption and not any(caption in kept for kept in captions):
                     captions.append(caption)
                     patches.append(request.patches or ())
-        return tuple(captions), tuple(patches), _rows(match.relevance)
+        return tuple(captions), tuple(patches), _relevance_rows(match.relevance)
 
     async def _read(self, prompt: str | tuple[Message, ...], max_tokens: int) -> str:
         """Asks the reader until it says something; returns an empty text where it never does."""
@@ -303,7 +303,7 @@ class PnPVQA:
         return [pool[place] for place in self._indexes[key].nearest(question, shots)]
 
 
-def _rows(relevance: Map) -> tuple[Any, ...]:
+def _relevance_rows(relevance: Map) -> tuple[Any, ...]:
     return tuple(map(tuple, relevance.tolist()))
 
 

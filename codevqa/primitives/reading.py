@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from ..core.question_kind import Wording, question_kind
 from ..core.text import one_line, sentence_case
 from ..core.trace import Form
-from ..models.base import Message
+from ..models.protocols import Message
 from ..prompts import KnowledgeExample, ReadingExample
 
 INSTRUCTION = "Please answer the question according to the above context."
@@ -54,7 +54,7 @@ def render_context(
     lines = [" ".join(map(sentence, group)) for group in captions]
     if form == "image":
         return ("Context:\n" if among_sets else "Context: ") + lines[0] if lines[0] else "Context:"
-    names = _names(len(lines), labels)
+    names = _image_names(len(lines), labels)
     return "\n".join(["Context:", *(f"{name}: {line}".rstrip() for name, line in zip(names, lines, strict=True))])
 
 
@@ -81,7 +81,10 @@ def render_reading(
     sets = any(example.form == "set" for example in examples)
     sentence, asked = _sentence, sentence_case(question)
     if wording == "release":
-        sentence, asked = _released_set if form == "set" else _released, _upper_first(one_line(question, spaces=True))
+        sentence, asked = (
+            _released_set if form == "set" else _release_sentence,
+            _upper_first(one_line(question, spaces=True)),
+        )
     context = render_context(captions, form, labels, among_sets=sets, sentence=sentence)
     return f"{INSTRUCTION}\n===\n" + "\n\n===\n".join([*blocks, f"{context}\n===\nQ: {asked}\nA:"])
 
@@ -139,12 +142,12 @@ def _turn(
     if form == "image":
         shown = "\n".join(["Captions:", *(f"- {caption}" for caption in captions[0])])
     else:
-        named = zip(_names(len(captions), labels), captions, strict=True)
+        named = zip(_image_names(len(captions), labels), captions, strict=True)
         shown = "\n".join(f"{name}:\n" + "\n".join(f"- {caption}" for caption in group) for name, group in named)
     return f"{shown}\nQuestion: {sentence_case(question)}{wanted}"
 
 
-def _names(count: int, labels: Sequence[str] | None) -> Sequence[str]:
+def _image_names(count: int, labels: Sequence[str] | None) -> Sequence[str]:
     return labels if labels and len(labels) == count else [f"Image {number}" for number in range(1, count + 1)]
 
 
@@ -152,7 +155,7 @@ def _upper_first(text: str) -> str:
     return text[:1].upper() + text[1:]
 
 
-def _released(caption: str) -> str:
+def _release_sentence(caption: str) -> str:
     return _upper_first(caption if caption.endswith(".") else f"{caption.lower()}.")
 
 

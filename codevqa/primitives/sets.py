@@ -8,17 +8,17 @@ from ..core.answer_words import number_in
 from ..core.question_kind import question_kind
 from ..core.selection import chance_of_yes
 from ..core.trace import Evidence
-from ..prompts import Example
+from ..prompts import ProgramExample
 from .context import CallContext
 from .detection import count
-from .judging import Asked, alike, ask_each, chosen
+from .judging import PictureReadings, ask_each, choose_images, compare_phrase
 from .kinds import Image
 from .signature import PrimitiveSet, primitive
 from .witness import as_question, phrase_of
 
 _SELECTED = (
-    Example("select-1", "How many of the pictures show a dog?", 'answer = len(select(images, "a dog"))', "set"),
-    Example(
+    ProgramExample("select-1", "How many of the pictures show a dog?", 'answer = len(select(images, "a dog"))', "set"),
+    ProgramExample(
         "select-2",
         "What color is the car in most of the pictures taken at night?",
         'night = select(images, "Is it night?")\nanswer = most_common(night, "What color is the car?")',
@@ -26,7 +26,7 @@ _SELECTED = (
     ),
 )
 _COMMON = (
-    Example(
+    ProgramExample(
         "most-common-1",
         "What is the most common animal in the pictures?",
         'answer = most_common(images, "What animal is this?")',
@@ -34,7 +34,7 @@ _COMMON = (
     ),
 )
 _SORTED = (
-    Example(
+    ProgramExample(
         "sort-by-1",
         "What is the man doing in the picture with the most people?",
         'most = sort_by(images, "How many people are there?")[0]\nanswer = query(most, "What is the man doing?")',
@@ -51,7 +51,7 @@ async def select(context: CallContext, images: list[Image], question: str) -> li
     text matching answers in place of reading (``sets.witness``), it is asked first. A picture that cannot be read is in
     neither part.
     """
-    return await chosen(context, "select", images, question)
+    return await choose_images(context, "select", images, question)
 
 
 @primitive(ahead=True, examples=_COMMON)
@@ -84,8 +84,8 @@ async def sort_by(context: CallContext, images: list[Image], question: str) -> l
         raise ValueError("sort_by() needs a question or a phrase, not an empty string")
     kind = question_kind(question).kind
     if kind not in ("number", "yes_no") and context.services.compares:
-        wording, scored, unread = await alike(context, images, phrase_of(question))
-        asked = Asked(unread=unread)
+        wording, scored, unread = await compare_phrase(context, images, phrase_of(question))
+        asked = PictureReadings(unread=unread)
     else:
         wording = question if kind == "number" else as_question(question)
         asked = await ask_each(context, images, wording)

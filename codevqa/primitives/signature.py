@@ -25,7 +25,7 @@ from dataclasses import dataclass, field
 from typing import Any, overload
 
 from ..core.errors import UnknownNameError
-from ..prompts import Example
+from ..prompts import ProgramExample
 from .kinds import MAX_RESULT_TEXT, MAX_TEXT, Kind, parse_kind, without_numpy
 
 GRID = 24
@@ -55,20 +55,20 @@ class Primitive:
     ahead: bool = False
     """Whether it may be called before the program gets there, or in vain: its result depends on its arguments and the
     question alone, and calling it changes nothing."""
-    examples: tuple[Example, ...] = ()
+    examples: tuple[ProgramExample, ...] = ()
     """Annotated programs that call it, offered beside those of the prompt set."""
 
     @property
     def signature(self) -> str:
         """The signature as programs see it: ``query(img: Image, question: str) -> str``."""
-        return self._shown(lambda kind: kind.text)
+        return self._declaration(lambda kind: kind.text)
 
     @property
     def stub(self) -> str:
         """The signature as the static check sees it: with all that parameters take."""
-        return self._shown(lambda kind: kind.taken)
+        return self._declaration(lambda kind: kind.stub_text)
 
-    def _shown(self, text: Callable[[Kind], str]) -> str:
+    def _declaration(self, text: Callable[[Kind], str]) -> str:
         shown = [
             f"{entry.name}: {text(entry.annotation)}{'' if entry.default is _EMPTY else f' = {entry.default!r}'}"
             for entry in self.takes.parameters.values()
@@ -106,7 +106,7 @@ class Primitive:
             if inspect.iscoroutinefunction(self.function):
                 result = await self.function(*first, **arguments)
             else:
-                result = await asyncio.to_thread(self._called, first, arguments)
+                result = await asyncio.to_thread(self._call_function, first, arguments)
         except (Exception, GeneratorExit):
             raise
         except BaseException as error:
@@ -116,7 +116,7 @@ class Primitive:
             raise RuntimeError(f"{type(error).__name__}: {error}") from error
         return self.result.accept(without_numpy(result), f"the result of {self.name}()", MAX_RESULT_TEXT)
 
-    def _called(self, first: tuple[object, ...], arguments: Mapping[str, object]) -> Any:
+    def _call_function(self, first: tuple[object, ...], arguments: Mapping[str, object]) -> Any:
         """Calls the implementation, in a thread."""
         try:
             return self.function(*first, **arguments)
@@ -126,13 +126,18 @@ class Primitive:
 
 @overload
 def primitive(
-    function: Callable[..., Any], /, *, name: str | None = ..., ahead: bool = ..., examples: Iterable[Example] = ...
+    function: Callable[..., Any],
+    /,
+    *,
+    name: str | None = ...,
+    ahead: bool = ...,
+    examples: Iterable[ProgramExample] = ...,
 ) -> Primitive: ...
 
 
 @overload
 def primitive(
-    *, name: str | None = None, ahead: bool = False, examples: Iterable[Example] = ()
+    *, name: str | None = None, ahead: bool = False, examples: Iterable[ProgramExample] = ()
 ) -> Callable[[Callable[..., Any]], Primitive]: ...
 
 
@@ -142,7 +147,7 @@ def primitive(
     *,
     name: str | None = None,
     ahead: bool = False,
-    examples: Iterable[Example] = (),
+    examples: Iterable[ProgramExample] = (),
 ) -> Primitive | Callable[[Callable[..., Any]], Primitive]:
     """Makes a primitive of a typed, documented function, sync or async.
 
@@ -167,20 +172,20 @@ def primitive(
     if not doc.strip():
         raise TypeError(f"Primitive {name} needs a docstring: its first line tells the language model what it does.")
     for example in examples:
-        if not isinstance(example, Example):
+        if not isinstance(example, ProgramExample):
             raise TypeError(f"Primitive {name}: {example!r:.60} is no example. Give an Example of codevqa.prompts.")
         if re.search(rf"\b{name}\(", example.program) is None:
             raise ValueError(f"Example {example.id!r} of primitive {name} does not call it.")
     parameters = list(inspect.signature(function).parameters.values())
     takes_context = bool(parameters) and parameters[0].name == "context"
     visible = parameters[1:] if takes_context else parameters
-    hints = _resolve(function, name, [parameter.name for parameter in visible])
+    hints = _resolve_hints(function, name, [parameter.name for parameter in visible])
     result = hints.get("return", _EMPTY)
     if result is _EMPTY:
         raise TypeError(f"Primitive {name}: annotate what it returns, e.g. -> str.")
     return Primitive(
         name=name,
-        takes=inspect.Signature([_parameter(parameter, name, hints) for parameter in visible]),
+        takes=inspect.Signature([_check_parameter(parameter, name, hints) for parameter in visible]),
         result=parse_kind(result, f"Primitive {name}, the result"),
         summary=doc.strip().splitlines()[0].strip(),
         doc=doc.strip(),
@@ -191,7 +196,7 @@ def primitive(
     )
 
 
-def _parameter(parameter: inspect.Parameter, name: str, hints: Mapping[str, object]) -> inspect.Parameter:
+def _check_parameter(parameter: inspect.Parameter, name: str, hints: Mapping[str, object]) -> inspect.Parameter:
     where = f"Primitive {name}, parameter {parameter.name}"
     if parameter.kind is not inspect.Parameter.POSITIONAL_OR_KEYWORD:
         raise TypeError(f"{where}: *args, **kwargs, keyword-only and positional-only parameters are not supported.")
@@ -209,7 +214,7 @@ def _parameter(parameter: inspect.Parameter, name: str, hints: Mapping[str, obje
     return parameter.replace(annotation=kind, default=default)
 
 
-def _resolve(function: Callable[..., Any], name: str, wanted: list[str]) -> dict[str, object]:
+def _resolve_hints(function: Callable[..., Any], name: str, wanted: list[str]) -> dict[str, object]:
     # The context's class is often imported for type checkers alone, so its annotation is never evaluated.
     raw = inspect.get_annotations(function)
     kept = {key: raw[key] for key in [*wanted, "return"] if key in raw}

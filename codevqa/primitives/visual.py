@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 import numpy as np
 
 from ..core.trace import Evidence
-from ..models.base import Match, MatchRequest, Models, SimilarityRequest, grounds
+from ..models.protocols import Match, MatchRequest, Models, SimilarityRequest, grounds
 from .context import CallContext
 from .detection import DETECTION, boxes_of, centre, on_grid
 from .judging import closest
@@ -26,7 +26,7 @@ async def open_image(context: CallContext, path: str) -> Image:
     The path is a name, ``Image7.jpg``, never a file: it stands for the picture of the question. With several pictures
     the number picks one.
     """
-    return opened(context.images, path)
+    return find_image(context.images, path)
 
 
 @primitive
@@ -35,7 +35,7 @@ async def open_images(context: CallContext, path: str) -> list[Image]:
 
     The path is a name, ``ImageSet7.jpg``, never a file: it stands for all pictures of the question, in order.
     """
-    return opened_set(context.images, path)
+    return find_images(context.images, path)
 
 
 @primitive(ahead=True)
@@ -52,7 +52,7 @@ async def query(context: CallContext, img: Annotated[Image | list[Image], Image]
     images = img if isinstance(img, list) else [img]
     if not images:
         raise ValueError("query() needs at least one image")
-    correction = None if isinstance(img, list) else context.corrected(img, question)
+    correction = None if isinstance(img, list) else context.find_correction(img, question)
     reading = correction or await (context.eyes or context.pnpvqa).answer(
         [(image.ref, image.picture) for image in images],
         question,
@@ -62,7 +62,7 @@ async def query(context: CallContext, img: Annotated[Image | list[Image], Image]
         witness=True,
     )
     context.evidence.extend(reading.evidence)
-    return _read(reading, "query")
+    return _reading_answer(reading, "query")
 
 
 @primitive(ahead=True)
@@ -139,7 +139,7 @@ async def knowledge_query(context: CallContext, question: str) -> str:
         raise ValueError("knowledge_query() needs a question, not an empty string")
     reading = await context.pnpvqa.recall(question, context.knowledge)
     context.evidence.extend(reading.evidence)
-    return _read(reading, "knowledge_query")
+    return _reading_answer(reading, "knowledge_query")
 
 
 VISUAL = PrimitiveSet([open_image, open_images, query, get_pos, find_matching_image])
@@ -150,7 +150,7 @@ BUILT_IN = VISUAL.extend([*DETECTION, *KNOWLEDGE, *(member for member in SETS if
 """All of them."""
 
 
-def served(models: Models) -> frozenset[str]:
+def servable_names(models: Models) -> frozenset[str]:
     """Returns the names of the built-in primitives that models can serve: nothing else is offered to programs."""
     matcher, detects = models.matcher, models.detector is not None
     answers = models.eyes is not None or models.reads
@@ -170,14 +170,14 @@ def served_by(*, answers: bool, compares: bool, points: bool, detects: bool) -> 
     return frozenset(name for name in BUILT_IN.names if needs.get(name, True))
 
 
-def opened(images: Sequence[Image], path: str) -> Image:
+def find_image(images: Sequence[Image], path: str) -> Image:
     """Returns the picture of the question that a name stands for.
 
     Raises:
         ValueError: the name is of another kind.
         LookupError: there are not as many pictures.
     """
-    number = _number(path, "Image")
+    number = _name_number(path, "Image")
     if len(images) == 1:
         return images[0]  # in a prompt the number only counts the examples
     if (image := next((each for each in images if each.index == number), None)) is None:
@@ -185,13 +185,13 @@ def opened(images: Sequence[Image], path: str) -> Image:
     return image
 
 
-def opened_set(images: Sequence[Image], path: str) -> list[Image]:
+def find_images(images: Sequence[Image], path: str) -> list[Image]:
     """Returns the pictures of the question, where the name stands for a set.
 
     Raises:
         ValueError: the name is of another kind.
     """
-    _number(path, "ImageSet")
+    _name_number(path, "ImageSet")
     return list(images)
 
 
@@ -203,7 +203,7 @@ def peak(match: Match, at: Literal["centre", "corner"] = "centre") -> tuple[floa
     return (column + inside) * GRID / columns, GRID - (row + inside) * GRID / rows
 
 
-def _read(reading: Reading, name: str) -> str:
+def _reading_answer(reading: Reading, name: str) -> str:
     """Returns the answer of a reading.
 
     Raises:
@@ -214,7 +214,7 @@ def _read(reading: Reading, name: str) -> str:
     return reading.text
 
 
-def _number(path: str, word: str) -> int:
+def _name_number(path: str, word: str) -> int:
     match = re.fullmatch(rf"{word}(\d{{1,6}})(?:\.(?:jpg|jpeg|png))?", path)
     if match is None:
         raise ValueError(f"there is no image {path[:60]!r}: use a name like '{word}1.jpg'")

@@ -129,29 +129,29 @@ class Descriptions:
         return "" if count == 0 and self.placed else str(count)
 
 
-def described(question: str, *, statements: bool = False) -> Descriptions:
+def describe_question(question: str, *, statements: bool = False) -> Descriptions:
     """Returns what to match with a picture in place of a question about it.
 
-    >>> described("Is there a red cup in the picture?").texts, described("Is the girl wearing a coat?").texts
-    (('a red cup',), ('the girl wearing a coat',))
-    >>> described("How many red cups are there?").texts[:3], described("Are there no cups?").negated
+    >>> describe_question("Is there a red cup in the picture?").texts, describe_question("Is the girl in a coat?").texts
+    (('a red cup',), ('the girl in a coat',))
+    >>> describe_question("How many red cups are there?").texts[:3], describe_question("Are there no cups?").negated
     (('a red cup', 'two red cups', 'three red cups'), True)
-    >>> described("Is the cup red or blue?").texts, described("Are there any cups or plates?").texts
+    >>> describe_question("Is the cup red or blue?").texts, describe_question("Are there any cups or plates?").texts
     (('a red cup', 'a blue cup'), ('cups', 'plates'))
-    >>> described("Are all the cups red?").texts, described("Does the bus have wheels?").texts
+    >>> describe_question("Are all the cups red?").texts, describe_question("Does the bus have wheels?").texts
     ((), ())
     """
     text = _TAIL.sub("", " ".join(question.split()).rstrip(" ?.!"))
     kind = question_kind(question, statements=statements)
     if kind.kind == "yes_no":
         bare = _LINK.sub(r"\1", _LEAD.sub("", text, count=1))
-        return Descriptions() if _CONJUGATED.match(bare) else _judged(bare)
+        return Descriptions() if _CONJUGATED.match(bare) else _describe_statement(bare)
     if kind.kind == "choice":
-        return _chosen(text, kind.choices)
+        return _describe_choice(text, kind.choices)
     counted = _COUNTED.match(text) if kind.kind == "number" else None
     if counted is None:
         return Descriptions()
-    return replace(_counted(f"{counted.group(1)}{counted.group(2)}"), placed=bool(counted.group(2).strip()))
+    return replace(_describe_count(f"{counted.group(1)}{counted.group(2)}"), placed=bool(counted.group(2).strip()))
 
 
 def as_question(text: str) -> str:
@@ -212,7 +212,7 @@ def stated_number(question: str, captions: Sequence[str]) -> str:
     return "1" if alone else ""
 
 
-def _judged(text: str) -> Descriptions:
+def _describe_statement(text: str) -> Descriptions:
     """Returns what a statement is matched as, of which the question's first words have been cut off."""
     bound = _BOUND.match(text)
     if bound:
@@ -220,7 +220,7 @@ def _judged(text: str) -> Descriptions:
         wanted = number_in(number or bare)
         if wanted is None:
             return Descriptions()
-        counted = _counted(things or rest, single=wanted == 1 and not bare)
+        counted = _describe_count(things or rest, single=wanted == 1 and not bare)
         return replace(counted, bound=((comparison or f"or {more}").lower(), wanted))
     affirmed = _NEGATED.sub("", text)
     parted = _PARTED.match(affirmed)
@@ -233,7 +233,7 @@ def _judged(text: str) -> Descriptions:
     return Descriptions((affirmed,), negated=affirmed != text)
 
 
-def _counted(things: str, *, single: bool = False) -> Descriptions:
+def _describe_count(things: str, *, single: bool = False) -> Descriptions:
     match = _HEAD.match(things.lower())
     if match is None or _UNSEEN.search(things):
         return Descriptions()
@@ -241,10 +241,10 @@ def _counted(things: str, *, single: bool = False) -> Descriptions:
     singular, plural = (name, _plural(name)) if single else (_singular(name), name)
     if not singular or not plural:
         return Descriptions()
-    return Descriptions((_one(singular) + rest, *(f"{count} {plural}{rest}" for count in COUNTS)), "count")
+    return Descriptions((_add_article(singular) + rest, *(f"{count} {plural}{rest}" for count in COUNTS)), "count")
 
 
-def _chosen(text: str, choices: Sequence[str]) -> Descriptions:
+def _describe_choice(text: str, choices: Sequence[str]) -> Descriptions:
     place = text.lower().find(choices[0]) if choices else -1
     before = text[: max(place, 0)]
     named = re.search(r" an? $", before)
@@ -256,7 +256,7 @@ def _chosen(text: str, choices: Sequence[str]) -> Descriptions:
     if named and not _GENERIC.fullmatch(noun):
         return Descriptions()
     # "the red thing a cup or a plate": what is named takes the noun's place.
-    texts = [_one(f"{how} {choice}".strip() if named else f"{choice} {thing}") for choice in choices]
+    texts = [_add_article(f"{how} {choice}".strip() if named else f"{choice} {thing}") for choice in choices]
     return Descriptions(tuple(texts), "choice", choices=tuple(choices))
 
 
@@ -270,7 +270,7 @@ def _yes(truth: bool) -> str:
     return "yes" if truth else "no"
 
 
-def _one(things: str) -> str:
+def _add_article(things: str) -> str:
     return f"{'an' if things[0] in 'aeiou' else 'a'} {things}"
 
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     Suspended: TypeAlias = FunctionSnapshot | monty.NameLookupSnapshot | monty.FutureSnapshot
 
-Plain: TypeAlias = Any
+ProgramValue: TypeAlias = Any
 """None, bool, int, float, str, Image, and lists, tuples and dicts of these."""
 
 MAX_DEPTH = 20
@@ -91,7 +91,7 @@ class Handles:
         raise TypeError(f"a program cannot hold a {describe(value)}")
 
 
-def answer_value(value: object) -> Plain:
+def answer_value(value: object) -> ProgramValue:
     """Returns a copy of what a program left in ``answer``.
 
     Raises:
@@ -99,7 +99,7 @@ def answer_value(value: object) -> Plain:
     """
     values = letters = 0
 
-    def copied(value: Any, depth: int) -> Plain:
+    def copy_value(value: Any, depth: int) -> ProgramValue:
         nonlocal values, letters
         values += 1
         if values > MAX_VALUES:
@@ -108,9 +108,9 @@ def answer_value(value: object) -> Plain:
             raise ProgramAnswerError(f"answer is nested more than {MAX_DEPTH} deep.")
         kind = type(value)
         if kind in (list, tuple):
-            return kind([copied(item, depth + 1) for item in value])
+            return kind([copy_value(item, depth + 1) for item in value])
         if kind is dict:
-            return {copied(key, depth + 1): copied(item, depth + 1) for key, item in value.items()}
+            return {copy_value(key, depth + 1): copy_value(item, depth + 1) for key, item in value.items()}
         if kind is int and value.bit_length() > MAX_BITS:
             raise ProgramAnswerError("answer holds a number too large to write down.")
         if kind is float and not math.isfinite(value):
@@ -125,14 +125,14 @@ def answer_value(value: object) -> Plain:
             raise ProgramAnswerError(f"answer holds a {describe(value)}, which is not plain data.")
         return value
 
-    return copied(value, 0)
+    return copy_value(value, 0)
 
 
 _NOTHING = (lambda: None).__code__
 """Of functions that stand for primitives: the interpreter takes their names and nothing else."""
 
 
-def given(handles: Handles, images: Sequence[Image], primitives: PrimitiveSet) -> dict[str, object]:
+def program_globals(handles: Handles, images: Sequence[Image], primitives: PrimitiveSet) -> dict[str, object]:
     """Returns the globals of a program."""
     entered = [handles.enter(image) for image in images]
     inputs: dict[str, object] = {"Image": IMAGE_TYPE, **CONSTANTS, "images": entered}
@@ -142,7 +142,7 @@ def given(handles: Handles, images: Sequence[Image], primitives: PrimitiveSet) -
     return inputs
 
 
-def raised(error: Exception) -> Any:
+def interpreter_error(error: Exception) -> Any:
     """Returns a TypeError, ValueError or LookupError as the interpreter raises it where a primitive was called."""
     # Under its plain name: a program has no use for subclasses, and they may hold anything.
     kinds = ((TypeError, "TypeError"), (ValueError, "ValueError"), (LookupError, "LookupError"))
@@ -152,7 +152,7 @@ def raised(error: Exception) -> Any:
     return {"exc_type": kind, "message": message.encode(errors="replace").decode()}
 
 
-def refused(state: Suspended) -> SyncSnapshot:
+def resume_refused(state: Suspended) -> SyncSnapshot:
     """Goes on from where a program asked for what it cannot have."""
     if isinstance(state, monty.NameLookupSnapshot):
         return state.resume()  # NameError, or AttributeError on a handle

@@ -43,10 +43,10 @@ def explain(
         line_of: gives the line of the program for the line and the column that the interpreter names.
     """
     if not isinstance(error, monty.MontySyntaxError | monty.MontyRuntimeError):
-        return ProgramRuntimeError(one_line(str(error)))
+        return ProgramRuntimeError(bounded_line(str(error)))
     lines = [line_of(frame.line, frame.column - 1) for frame in error.traceback() if frame.filename == filename]
     line = lines[-1] if lines and lines[-1] > 0 else None
-    text = one_line(error.display("msg"))
+    text = bounded_line(error.display("msg"))
     if isinstance(error, monty.MontySyntaxError):
         return ProgramSyntaxError(text, line=line)
     inner = error.exception()
@@ -55,13 +55,13 @@ def explain(
         return ProgramSyntaxError(f"programs cannot use {what}.", line=line, hint=_advice(what))
     # A program may raise what looks like a limit, but no limit is reached by raising.
     raised = line is not None and re.search(r"\braise\b", "".join(source.split("\n")[line - 1 : line])) is not None
-    exceeded = "" if raised else _exceeded(inner, text, limits)
+    exceeded = "" if raised else _limit_text(inner, text, limits)
     if exceeded:
         return ProgramLimitError(exceeded, line=line)
     if isinstance(inner, NotImplementedError) and _SUSPENDED_IN_BUILTIN in text:
         hint = "Call it before, or use sorted(..., key=...) or a comprehension."
         return ProgramRuntimeError("a primitive cannot be called from inside this builtin.", line=line, hint=hint)
-    return ProgramRuntimeError(one_line(error.display("type-msg")), line=line, hint=_advice(text))
+    return ProgramRuntimeError(bounded_line(error.display("type-msg")), line=line, hint=_advice(text))
 
 
 def _advice(text: str) -> str:
@@ -69,7 +69,7 @@ def _advice(text: str) -> str:
     return next((hint for words, hint in _ADVICE.items() if words in text), "")
 
 
-def _exceeded(inner: BaseException, text: str, limits: Limits) -> str:
+def _limit_text(inner: BaseException, text: str, limits: Limits) -> str:
     """Says which limit an error of the interpreter stands for; empty where it stands for none."""
     if isinstance(inner, TimeoutError) and "time limit exceeded" in text:
         return f"the program computed longer than {limits.seconds:g} seconds."
@@ -84,7 +84,7 @@ def _exceeded(inner: BaseException, text: str, limits: Limits) -> str:
     return ""
 
 
-def one_line(text: str) -> str:
+def bounded_line(text: str) -> str:
     """Returns a text in one line of bounded length."""
     text = " ".join(text.split())
     return text if len(text) <= 500 else text[:497] + "..."

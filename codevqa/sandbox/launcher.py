@@ -49,20 +49,20 @@ def _libc() -> ctypes.CDLL:
     return ctypes.CDLL(None, use_errno=True)
 
 
-def _failed(what: str) -> OSError:
+def _system_error(what: str) -> OSError:
     return OSError(f"{what}: {os.strerror(ctypes.get_errno())}")
 
 
 def _syscall(what: str, number: int, *arguments: int) -> int:
     result = _libc().syscall(*(ctypes.c_long(value) for value in (number, *arguments)))
     if result < 0:
-        raise _failed(what)
+        raise _system_error(what)
     return int(result)
 
 
 def _prctl(what: str, *arguments: int) -> None:
     if _libc().prctl(*(ctypes.c_ulong(value) for value in (*arguments, *[0] * (5 - len(arguments))))) < 0:
-        raise _failed(what)
+        raise _system_error(what)
 
 
 def landlock_version() -> int:
@@ -178,7 +178,7 @@ def become(binary: str, arguments: Sequence[str]) -> NoReturn:
     program = ctypes.create_string_buffer(struct.pack("@HP", len(code) // 8, ctypes.addressof(code)))
     _prctl("seccomp", _SET_SECCOMP, 2, ctypes.addressof(program))
     _libc().execve(path, argv, nothing)  # os.execve would name the program at another address
-    raise _failed(binary)
+    raise _system_error(binary)
 
 
 if __name__ == "__main__":

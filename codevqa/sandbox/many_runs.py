@@ -19,11 +19,11 @@ import pydantic_monty as monty
 from ..core.errors import ProgramAnswerError
 from ..core.settings import Limits
 from ..primitives import Image, PrimitiveSet
-from .boundary import Handles, Plain, answer_value, given, raised, refused
+from .boundary import Handles, ProgramValue, answer_value, interpreter_error, program_globals, resume_refused
 from .program_tree import bound_names, compile_error, parse
 from .rewrite import rewrite
 from .stand_ins import PRELUDE, READ, READ_KEYED
-from .workers import Wall
+from .workers import WorkerConfinement
 
 if TYPE_CHECKING:
     from pydantic_monty import MontySession
@@ -79,13 +79,13 @@ class ManyRuns:
         self, source: str, ask: Ask, images: Sequence[Image], primitives: PrimitiveSet, limits: Limits
     ) -> None:
         program = rewrite(source, primitives)
-        keyed = program.keyed
+        keyed = program.has_picture_keys
         self._ask = ask
         self._source = source
         self._names = primitives.names
         self._limits = limits
         self._handles = Handles()
-        inputs = given(self._handles, images, PrimitiveSet(()))
+        inputs = program_globals(self._handles, images, PrimitiveSet(()))
         self._inputs = {**inputs, **{f"vqa_{name}": value for name, value in inputs.items()}, "vqa_ask": vqa_ask}
         meant = {name: f"vqa_in(vqa_{name})" if keyed else f"vqa_{name}" for name in inputs}
         meant["images"] += "[:]"  # each run has its own: a program may change it
@@ -107,7 +107,9 @@ class ManyRuns:
         self._end = 0.0
         self._session: MontySession | None = None
 
-    def study(self, opening: MontySession, wall: Wall | None, work: Callable[[ManyRuns], Result]) -> Result:
+    def study(
+        self, opening: MontySession, wall: WorkerConfinement | None, work: Callable[[ManyRuns], Result]
+    ) -> Result:
         """Returns what is found out with :meth:`run_all`; blocks."""
         results: list[Result] = []
         with contextlib.suppress(monty.MontyError, RuntimeError), opening as session:
@@ -119,32 +121,32 @@ class ManyRuns:
         self._session, self.spent = None, True
         return results[0] if results else work(self)
 
-    def run_all(self, runs: Sequence[OneRun]) -> list[Plain]:
+    def run_all(self, runs: Sequence[OneRun]) -> list[ProgramValue]:
         """Returns what it leaves in each run, None where it fails.
 
         All runs together may take as long as one on pictures.
         """
-        values: list[Plain] = []
-        known: dict[tuple[type, object], Plain] = {}
+        values: list[ProgramValue] = []
+        known: dict[tuple[type, object], ProgramValue] = {}
 
-        def value_of(left: object) -> Plain:
+        def value_of(left: object) -> ProgramValue:
             answer = left[1] if isinstance(left, tuple) and len(left) == 2 and left[0] == "" else None
             if type(answer) not in (str, bool, int):
-                return _value(left)
+                return _read_left(left)
             key = type(answer), answer  # many worlds leave the same
             if key not in known:
-                known[key] = _value(left)
+                known[key] = _read_left(left)
             return known[key]
 
         while len(values) < len(runs) and self._session is not None and not self.spent:
             left: list[object] = []
             with contextlib.suppress(monty.MontyError, RuntimeError):
-                left = self._left(self._session, runs[len(values) :])
+                left = self._run_session(self._session, runs[len(values) :])
             values += map(value_of, left)
             self.spent = not left or time.perf_counter() > self._end
         return (values + [None] * len(runs))[: len(runs)]
 
-    def _left(self, session: MontySession, runs: Sequence[OneRun]) -> list[object]:
+    def _run_session(self, session: MontySession, runs: Sequence[OneRun]) -> list[object]:
         """Returns what it leaves in each run up to one that ends them all, as too much memory does."""
         printed = monty.CollectString(self._limits.output_bytes * len(runs))
         try:
@@ -153,7 +155,7 @@ class ManyRuns:
                 if isinstance(state, monty.FunctionSnapshot) and state.function_name == vqa_ask.__name__:
                     state = state.resume(self._reply(state.args))
                 else:
-                    state = refused(state)
+                    state = resume_refused(state)
             left = state.output
         except (monty.MontyRuntimeError, monty.MontySyntaxError):
             left = session.feed_run("vqa_left")
@@ -169,10 +171,10 @@ class ManyRuns:
             self.asked.append(AskedCall((name, *texts), (*args, *rest.values()), values))
             return {"return_value": self._handles.enter(values)}
         except (TypeError, ValueError, LookupError) as error:
-            return raised(error)
+            return interpreter_error(error)
 
 
-def _value(left: object) -> Plain:
+def _read_left(left: object) -> ProgramValue:
     wrong, answer = left if isinstance(left, tuple) and len(left) == 2 else ("", None)
     try:
         return None if wrong else answer_value(answer)

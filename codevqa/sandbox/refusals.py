@@ -67,7 +67,7 @@ def refuse_forms(parents: Parents, bound: set[str]) -> None:
                     isinstance(node.func, ast.Name) and node.func.id not in bound
                 ):
                     _refuse_kept(node, parents, bound, own)
-            case ast.For() if _changes(node, parents, own):
+            case ast.For() if _may_change(node, parents, own):
                 raise refuse(node, "enumerate, zip and the like over what the loop changes", _COPY)
 
 
@@ -178,7 +178,7 @@ def _refuse_kept(node: ast.AST, parents: Parents, bound: set[str], own: Mapping[
     raise refuse(node, f"{what} here", _AS_LIST)
 
 
-def _changes(loop: ast.For, parents: Parents, own: Mapping[str, ast.FunctionDef]) -> bool:
+def _may_change(loop: ast.For, parents: Parents, own: Mapping[str, ast.FunctionDef]) -> bool:
     """Whether a loop may change what it goes through by way of :data:`LAZY`."""
     match loop.iter:
         case ast.Call(ast.Name(name), args) if name in LAZY and any(
@@ -199,13 +199,13 @@ def _changes(loop: ast.For, parents: Parents, own: Mapping[str, ast.FunctionDef]
             for parameter in ast.walk(function.args)
             if isinstance(parameter, ast.arg)
         }
-        passed = not names.isdisjoint(_changed(everywhere))
+        passed = not names.isdisjoint(_changed_names(everywhere))
         inside += everywhere
     match loop.iter, loop.target:
         case ast.Call(ast.Name("enumerate")), ast.Tuple([ast.Name(place), *_]):
-            names = set(_changed(inside, (place,)))
+            names = set(_changed_names(inside, (place,)))
         case _:
-            names = set(_changed(inside))
+            names = set(_changed_names(inside))
     for _ in range(2):
         for part in parents:
             match part:
@@ -217,7 +217,7 @@ def _changes(loop: ast.For, parents: Parents, own: Mapping[str, ast.FunctionDef]
     return passed or any(isinstance(part, ast.Name) and part.id in names for part in ast.walk(loop.iter))
 
 
-def _changed(parts: list[ast.AST], places: Container[str] = ()) -> Iterator[str]:
+def _changed_names(parts: list[ast.AST], places: Container[str] = ()) -> Iterator[str]:
     """Yields the names of what is changed in place, elsewhere than at some places."""
     for part in parts:
         whole: ast.AST | None = None

@@ -43,7 +43,7 @@ class Rewritten:
     """Line and column of each part, and the line it had in the program; empty where the program is as it was."""
 
     @property
-    def keyed(self) -> bool:
+    def has_picture_keys(self) -> bool:
         """Whether it may keep pictures as keys."""
         return "pictures" in self.needs
 
@@ -162,7 +162,7 @@ class _Forms(ast.NodeTransformer):
             return node
         return ast.Assign([node.target], _call("vqa_in_place", now, ast.BinOp(now, node.op, node.value)))
 
-    def _searched(self, node: ast.Call, name: str, generator: ast.expr) -> Any:
+    def _end_search(self, node: ast.Call, name: str, generator: ast.expr) -> Any:
         """Has a search through a generator expression end where it hits, as a function of its own."""
         self.generic_visit(generator)
         node.args[1:] = [self.visit(argument) for argument in node.args[1:]]
@@ -178,13 +178,13 @@ class _Forms(ast.NodeTransformer):
         self._searches += 1
         search = f"vqa_search{self._searches}"
         ends: dict[str, tuple[list[ast.stmt], str]] = {
-            "any": ([ast.If(value, _written("return True", node), [])], "return False"),
-            "all": ([ast.If(value, _written("pass", node), _written("return False", node))], "return True"),
+            "any": ([ast.If(value, _parse_at("return True", node), [])], "return False"),
+            "all": ([ast.If(value, _parse_at("pass", node), _parse_at("return False", node))], "return True"),
             "next": ([ast.Return(ast.List([value], ast.Load()))], "return []"),
             "sum": (
                 [
                     ast.Assign([ast.Name("vqa_value", ast.Store())], value),
-                    *_written("0 + vqa_value\nvqa_values.append(vqa_value)", node),
+                    *_parse_at("0 + vqa_value\nvqa_values.append(vqa_value)", node),
                 ],
                 "return vqa_values",
             ),
@@ -211,7 +211,7 @@ class _Forms(ast.NodeTransformer):
             text = text.replace("\n", f"\n {'nonlocal' if shared else 'global'} {', '.join(walrus)}\n", 1)
             if shared and not others.issuperset(walrus):
                 text = f"if False:\n {' = '.join(walrus)} = None\n{text}"
-        lines = _written(text, node)
+        lines = _parse_at(text, node)
         function_node = lines[-1]
         assert isinstance(function_node, ast.FunctionDef)
         function_node.body[-1:-1] = body
@@ -254,7 +254,7 @@ class _Forms(ast.NodeTransformer):
         if not (of_kind if _is_called(node, parent) else isinstance(parent, _CALLED_LATER)):
             return node
         self.needs.add("method")
-        (called,) = _written(f"lambda o, /, *a, **k: o.{node.attr}(*a, **k)", node)
+        (called,) = _parse_at(f"lambda o, /, *a, **k: o.{node.attr}(*a, **k)", node)
         assert isinstance(called, ast.Expr)
         return _call("vqa_method", node.value, ast.Constant(node.attr), called.value)
 
@@ -271,7 +271,7 @@ class _Forms(ast.NodeTransformer):
             case ast.Name("any" | "all" | "next" | "sum" as name) if (
                 self._runs and name not in self._bound and node.args and self._is_search(name, node)
             ):
-                return self._searched(node, name, node.args[0])
+                return self._end_search(node, name, node.args[0])
             case ast.Name(name) if name.endswith(("Error", "Exception")) and name not in self._bound:
                 self.generic_visit(node)
                 if node.args and not is_text(node.args[0]):
@@ -299,7 +299,7 @@ class _Forms(ast.NodeTransformer):
         if node.id == "round" and "round" not in self._bound and not _is_called(node, self.parents[node]):
             self.needs.add("round")
         if node.id in self._primitives and not _is_called(node, self.parents[node]):
-            (function,) = _written(f"lambda *a, **k: vqa_in({node.id}(*vqa_out(a), **vqa_out(k)))", node)
+            (function,) = _parse_at(f"lambda *a, **k: vqa_in({node.id}(*vqa_out(a), **vqa_out(k)))", node)
             return function.value if isinstance(function, ast.Expr) else node
         return node
 
@@ -319,7 +319,7 @@ def _out(expression: ast.expr) -> ast.expr:
     return expression if isinstance(expression, ast.Constant | ast.JoinedStr) else _call("vqa_out", expression)
 
 
-def _written(text: str, node: ast.AST) -> list[ast.stmt]:
+def _parse_at(text: str, node: ast.AST) -> list[ast.stmt]:
     """Returns statements that stand where a node stood."""
     statements: list[ast.stmt] = syntax_tree(text).body
     for part in chain.from_iterable(map(ast.walk, statements)):

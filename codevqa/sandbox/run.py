@@ -22,11 +22,11 @@ import pydantic_monty as monty
 from ..core.errors import ProgramAnswerError, ProgramError, ProgramLimitError, ProgramRuntimeError, UnsetAnswerError
 from ..core.settings import Limits
 from ..primitives import Image, PrimitiveSet
-from .boundary import Handles, Plain, answer_value, given, raised, refused
-from .error_mapping import explain, one_line
+from .boundary import Handles, ProgramValue, answer_value, interpreter_error, program_globals, resume_refused
+from .error_mapping import bounded_line, explain
 from .rewrite import Rewritten, rewrite
 from .stand_ins import PRELUDE, READ, READ_KEYED
-from .workers import Wall
+from .workers import WorkerConfinement
 
 if TYPE_CHECKING:
     from pydantic_monty import FunctionSnapshot, MontySession, SyncSnapshot
@@ -47,7 +47,7 @@ _KILL = getattr(signal, "SIGKILL", signal.SIGTERM)
 class Outcome:
     """What a program left."""
 
-    value: Plain
+    value: ProgramValue
     """The value of ``answer``: plain data, images as the host's Image objects."""
     printed: str = ""
     """What it printed."""
@@ -84,7 +84,7 @@ class Run:
         limits: Limits,
         primitives: PrimitiveSet,
         executor: Executor,
-        wall: Wall | None = None,
+        wall: WorkerConfinement | None = None,
     ) -> None:
         self.line: int | None = None
         """Program line of the call last made."""
@@ -121,16 +121,16 @@ class Run:
         """
         self._begun = True
         try:
-            state = await self._counted("wall", self._go(self._begin, images))
+            state = await self._run_within("wall", self._go(self._begin, images))
             while not isinstance(state, Outcome):
-                reply = await self._counted("model", self._reply(state))
-                state = await self._counted("wall", self._go(state.resume, reply))
+                reply = await self._run_within("model", self._reply(state))
+                state = await self._run_within("wall", self._go(state.resume, reply))
         except ProgramError as error:
             error.printed, error.seconds = self._printed.output, self._seconds
             raise
         return state
 
-    async def _counted(self, clock: Clock, stretch: Awaitable[Result]) -> Result:
+    async def _run_within(self, clock: Clock, stretch: Awaitable[Result]) -> Result:
         """Awaits a stretch of the run, as long as a clock has time left.
 
         Raises:
@@ -157,12 +157,12 @@ class Run:
             self.kill()
         loop = asyncio.get_running_loop()
 
-        def closed(_: object) -> None:
+        def call_then(_: object) -> None:
             with contextlib.suppress(RuntimeError):  # the loop has ended
                 loop.call_soon_threadsafe(then)
 
         try:
-            self._executor.submit(self._give_back).add_done_callback(closed)
+            self._executor.submit(self._give_back).add_done_callback(call_then)
         except RuntimeError:  # the sandbox was closed, its workers killed: nothing to wait for
             self._give_back()
             then()
@@ -181,7 +181,7 @@ class Run:
         except RuntimeError:
             if not self._killed:
                 raise
-            raise gone() from None  # no thread is left for it
+            raise closed_error() from None  # no thread is left for it
 
     async def _reply(self, state: FunctionSnapshot) -> Any:
         """Returns the answer to a call of a primitive, in the interpreter's form."""
@@ -192,7 +192,7 @@ class Run:
             value = await self._host(str(state.function_name), state.args, state.kwargs, self.line)
             return {"return_value": self._handles.enter(value)}
         except (TypeError, ValueError, LookupError) as error:
-            return raised(error)
+            return interpreter_error(error)
 
     # -- in a thread -------------------------------------------------------------------------------------------------
 
@@ -207,8 +207,8 @@ class Run:
                     if isinstance(state, monty.FunctionSnapshot) and self._is_call(state):
                         waiting = True
                         return state
-                    state = refused(state)
-                left = self._left()
+                    state = resume_refused(state)
+                left = self._read_answer()
                 return Outcome(left, self._printed.output, self._seconds + time.perf_counter() - begun)
             except monty.MontyCrashedError:
                 raise
@@ -223,18 +223,18 @@ class Run:
 
     def _begin(self, images: Sequence[Image]) -> SyncSnapshot:
         if self._killed or self._closed:
-            raise gone()
+            raise closed_error()
         self._session.__enter__()
         with self._lock:
             self._pid = self._session.worker_pid
             if self._killed:
-                raise gone()
+                raise closed_error()
         if self._wall is not None:
             self._wall.shut(self._pid)
         self._program = program = rewrite(self._source, self._primitives)
         self._encoded = program.source.encode()
-        inputs = given(self._handles, images, self._primitives)
-        entered = [name for name in inputs if program.keyed and name not in self._primitives]
+        inputs = program_globals(self._handles, images, self._primitives)
+        entered = [name for name in inputs if program.has_picture_keys and name not in self._primitives]
         before = "".join(f"{name} = vqa_in({name})\n" for name in entered)
         self._session.feed_run(f"{PRELUDE}{program.before}{before}", inputs=inputs)
         return self._session.feed_start(program.source, print_callback=self._printed)
@@ -253,11 +253,11 @@ class Run:
     def _is_call(self, state: FunctionSnapshot) -> bool:
         return not state.is_os_function and state.object_id is None and state.function_name in self._primitives
 
-    def _left(self) -> Plain:
+    def _read_answer(self) -> ProgramValue:
         """Returns what the program left in ``answer``."""
         try:
             read = self._session.feed_run(
-                READ_KEYED if self._program.keyed else READ, print_callback=monty.CollectString(1024)
+                READ_KEYED if self._program.has_picture_keys else READ, print_callback=monty.CollectString(1024)
             )
         except monty.MontyCrashedError:
             raise
@@ -269,7 +269,7 @@ class Run:
         if isinstance(wrong, str) and wrong.startswith("a Image,"):  # the handles in it were taken out before
             raise ProgramAnswerError("answer has pictures as keys.", hint="Use texts or numbers as keys.")
         if isinstance(wrong, str) and wrong:
-            raise ProgramAnswerError(f"answer holds {one_line(wrong[:200])}.")
+            raise ProgramAnswerError(f"answer holds {bounded_line(wrong[:200])}.")
         return answer_value(value)
 
     def _line_of(self, position: monty.SourceRange) -> int | None:
@@ -291,12 +291,12 @@ async def in_thread(executor: Executor, work: Callable[..., Result], *args: obje
         if not over.done():
             over.set_result(None)
 
-    def ended(_: Future[Result]) -> None:
+    def wake_loop(_: Future[Result]) -> None:
         with contextlib.suppress(RuntimeError):  # the loop has ended, and nobody waits any more
             loop.call_soon_threadsafe(wake)
 
     running = executor.submit(work, *args)
-    running.add_done_callback(ended)
+    running.add_done_callback(wake_loop)
     try:
         await over
     except asyncio.CancelledError:
@@ -305,7 +305,7 @@ async def in_thread(executor: Executor, work: Callable[..., Result], *args: obje
     return running.result()
 
 
-def gone() -> ProgramError:
+def closed_error() -> ProgramError:
     """Returns the error of a program whose sandbox was closed meanwhile."""
     return ProgramRuntimeError("the sandbox was closed while the program ran.", hint="Run it again.")
 

@@ -27,8 +27,8 @@ from .error_mapping import crash, explain
 from .many_runs import Ask, ManyRuns, Result
 from .program_tree import shape
 from .rewrite import rewrite
-from .run import Host, Outcome, Run, gone, in_thread, nonsense
-from .static_check import CHECKED_AS, declared, finding, shown
+from .run import Host, Outcome, Run, closed_error, in_thread, nonsense
+from .static_check import CHECKED_AS, checker_declarations, checker_view, finding
 from .workers import Pools, Workers
 
 if TYPE_CHECKING:
@@ -113,7 +113,7 @@ class Sandbox:
         self.pools.runs.add(run)
         try:
             if not self.pools.has(workers):
-                raise gone()
+                raise closed_error()
             return await run.finish(images)
         except monty.MontyCrashedError as error:
             raise crash(error) from None
@@ -161,7 +161,7 @@ class Sandbox:
             task = asyncio.current_task()
             if task is None or task.cancelling():
                 raise
-            raise gone() from None
+            raise closed_error() from None
         self._done[key] = result
         return result
 
@@ -214,10 +214,10 @@ class Sandbox:
     def _check_now(self, workers: Workers, source: str, tries: int = CHECK_TRIES) -> ProgramError | None:
         """Checks a program, in a thread of the checkers."""
         try:
-            program = shown(rewrite(source))
+            program = checker_view(rewrite(source))
         except ProgramSyntaxError as error:
             return error
-        known, before = declared(program.source, self.primitives)
+        known, before = checker_declarations(program.source, self.primitives)
         offset = before.count("\n")
         try:
             with self._checkout(workers.pool, known) as session:

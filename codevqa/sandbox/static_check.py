@@ -89,7 +89,7 @@ _CHANGING = frozenset(("add", "append", "extend", "insert", "setdefault", "updat
 _TYPING = ("collections.abc", "typing", "typing_extensions")
 
 
-def shown(program: Rewritten) -> Rewritten:
+def checker_view(program: Rewritten) -> Rewritten:
     """Returns a program as the checker is shown it.
 
     The checker trusts annotations, and guesses what a container holds from its first values. Python does neither. So
@@ -102,14 +102,14 @@ def shown(program: Rewritten) -> Rewritten:
         if isinstance(node, ast.expr | ast.stmt):
             node.lineno = program.line(node.lineno, node.col_offset)
     try:
-        tree = ast.fix_missing_locations(_Shown(tree).visit(tree))
+        tree = ast.fix_missing_locations(_CheckerView(tree).visit(tree))
         text = ast.unparse(tree)
         return Rewritten(text, program.needs, tuple(sorted(part_places(syntax_tree(text), tree))))
     except (RecursionError, SyntaxError, ValueError):  # too deep, or a number with too many digits
         return program
 
 
-class _Shown(ast.NodeTransformer):
+class _CheckerView(ast.NodeTransformer):
     """Makes a program what the checker is shown."""
 
     def __init__(self, tree: ast.AST) -> None:
@@ -151,27 +151,27 @@ class _Shown(ast.NodeTransformer):
 
     def visit(self, node: ast.AST) -> Any:
         """Returns what takes the place of a node."""
-        stands_for = self._unannotated(node)
+        stands_for = self._strip_annotations(node)
         if stands_for is not node:
             return self.visit(ast.copy_location(stands_for, node))
         self.generic_visit(node)
         match node:
             case ast.Module(body=body) if "images" in self._changed:
-                freed = _call("vqa_free", ast.Name("images", ast.Load()))
+                freed = _call_at("vqa_free", ast.Name("images", ast.Load()))
                 body.insert(0, ast.Assign([ast.Name("images", ast.Store())], freed))
             case ast.arguments():
-                node.defaults = [_call("vqa_any", default) for default in node.defaults]
-                node.kw_defaults = [default and _call("vqa_any", default) for default in node.kw_defaults]
+                node.defaults = [_call_at("vqa_any", default) for default in node.defaults]
+                node.kw_defaults = [default and _call_at("vqa_any", default) for default in node.kw_defaults]
             case ast.Assign() | ast.NamedExpr():
                 for target in _targets(node):
                     node.value = self._value(target, node.value)
             case ast.IfExp():
                 node.body, node.orelse = _start(node.body), _start(node.orelse)
             case ast.Dict() | ast.Set() | ast.List(ctx=ast.Load()) if node not in self._read:
-                return _call("vqa_free", node)
+                return _call_at("vqa_free", node)
         return node
 
-    def _unannotated(self, node: ast.AST) -> ast.AST:
+    def _strip_annotations(self, node: ast.AST) -> ast.AST:
         """Returns a node without annotations, and without what is imported for them."""
         match node:
             case ast.arg():
@@ -180,13 +180,13 @@ class _Shown(ast.NodeTransformer):
                 node.returns = None
             case ast.AnnAssign() if node in self._fields:  # a dataclass has them by their annotations
                 node.annotation = ast.Name("vqa_Any", ast.Load())
-                node.value = node.value and _call("vqa_any", node.value)
+                node.value = node.value and _call_at("vqa_any", node.value)
             case ast.AnnAssign():
                 return ast.Assign([node.target], node.value) if node.value else ast.Pass()
             case ast.ImportFrom(module="__future__"):
                 return ast.Pass()
             case ast.ImportFrom(module=module) if module in _TYPING:
-                nothing = _call("vqa_any", ast.copy_location(ast.Constant(None), node))
+                nothing = _call_at("vqa_any", ast.copy_location(ast.Constant(None), node))
                 return ast.Assign([ast.Name(each.asname or each.name, ast.Store()) for each in node.names], nothing)
         return node
 
@@ -200,10 +200,10 @@ class _Shown(ast.NodeTransformer):
         names = {_root(target), *bound_names(target)}
         grows = isinstance(value, ast.Tuple) and names & (self._again | self._changed)
         if grows or names & self._shared:
-            return _call("vqa_any", value)
+            return _call_at("vqa_any", value)
         if not isinstance(target, ast.Name) or target.id in self._again:
             value = _start(value)
-        return _call("vqa_free", value) if self._all or names & self._changed else value
+        return _call_at("vqa_free", value) if self._all or names & self._changed else value
 
 
 def _targets(node: ast.Assign | ast.AnnAssign | ast.NamedExpr) -> list[ast.expr]:
@@ -216,11 +216,11 @@ def _start(value: ast.expr) -> ast.expr:
         case ast.Constant(str(text)) if text:
             return value
         case ast.Constant() | ast.UnaryOp() | ast.Call(ast.Name("float" | "int")):
-            return _call("vqa_any", value)
+            return _call_at("vqa_any", value)
     return value
 
 
-def _call(name: str, value: ast.expr) -> ast.expr:
+def _call_at(name: str, value: ast.expr) -> ast.expr:
     return ast.copy_location(ast.Call(ast.Name(name, ast.Load()), [value], []), value)
 
 
@@ -231,7 +231,7 @@ def _root(node: ast.expr) -> str:
     return node.id if isinstance(node, ast.Name) else ""
 
 
-def declared(source: str, primitives: PrimitiveSet) -> tuple[str, str]:
+def checker_declarations(source: str, primitives: PrimitiveSet) -> tuple[str, str]:
     """Returns the declarations the checker knows beside the program's own, and what is put before the program."""
     tree = parse(source)
     # A program may well call a number of its own "count".
@@ -260,22 +260,22 @@ def finding(report: str, program: Rewritten, offset: int, names: Collection[str]
         code, message = str(item["code"]), str(item["message"])
         row, column = int(item["location"]["row"]), int(item["location"]["column"])
         line = program.line(min(max(row - offset, 1), last), column - 1)
-        if item["severity"] == "error" and _counts(code, message):
+        if item["severity"] == "error" and _is_certain(code, message):
             findings.append((line, code, message))
     if not findings:
         return None
     findings.sort(key=lambda each: (each[1] != "invalid-syntax", each[0]))
     line, code, message = findings[0]
     if code == "invalid-syntax":
-        return ProgramSyntaxError(_clean(message), line=line)
+        return ProgramSyntaxError(_clean_message(message), line=line)
     unknown = re.match(r"Name `(\w+)`", message) if code == "unresolved-reference" else None
     hint = nearest(unknown[1], names) if unknown else ""
-    others = dict.fromkeys(f"line {other}: {_clean(text)}" for other, _, text in findings[1:])
-    message_text = "; ".join([_clean(message), *list(others)[: SHOWN - 1]])
+    others = dict.fromkeys(f"line {other}: {_clean_message(text)}" for other, _, text in findings[1:])
+    message_text = "; ".join([_clean_message(message), *list(others)[: SHOWN - 1]])
     return ProgramTypeError(f"{message_text}." if hint else message_text, line=line, hint=hint)
 
 
-def _counts(code: str, message: str) -> bool:
+def _is_certain(code: str, message: str) -> bool:
     if code == "invalid-syntax":
         return True
     if code == "invalid-assignment":
@@ -286,6 +286,6 @@ def _counts(code: str, message: str) -> bool:
     return _UNION.search(_TEXTS.sub("str", message.rsplit("found `", 1)[-1])) is None
 
 
-def _clean(message: str) -> str:
+def _clean_message(message: str) -> str:
     text = " ".join(message.split()).replace("`", "'").replace("given_", "").removesuffix(".")
     return text if len(text) <= 300 else text[:297] + "..."

@@ -30,7 +30,7 @@ from ..core.errors import SetupError
 from ..core.loop_thread import check_process
 from ..core.settings import Limits
 from ..sandbox import launcher
-from .error_mapping import one_line
+from .error_mapping import bounded_line
 
 OVERHEAD = 512 << 20
 """Bytes of address space that a worker has beside what its programs may use: code, stacks, the static check."""
@@ -38,11 +38,11 @@ OVERHEAD = 512 << 20
 _log = logging.getLogger(__name__)
 
 
-class _NoWallError(Exception):
+class _NoConfinementError(Exception):
     """The second wall cannot be had; says why."""
 
 
-class Wall:
+class WorkerConfinement:
     """What the workers of one pool are started through, and shut by.
 
     Args:
@@ -52,9 +52,9 @@ class Wall:
     def __init__(self, memory_bytes: int) -> None:
         system = sys.platform
         if system != "linux":
-            raise _NoWallError(f"{system} offers none")
+            raise _NoConfinementError(f"{system} offers none")
         if not sys.executable:
-            raise _NoWallError("this Python does not know where it lies")
+            raise _NoConfinementError("this Python does not know where it lies")
         # A program may double what it has before the interpreter counts it.
         self._memory = OVERHEAD + 4 * memory_bytes
         self._command = [sys.executable, "-IS", launcher.__file__, find_monty_binary()]
@@ -88,12 +88,12 @@ class Wall:
         try:
             done = subprocess.run(command, env={}, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=10)
         except (OSError, subprocess.TimeoutExpired) as error:
-            return one_line(str(error))
+            return bounded_line(str(error))
         lines = done.stderr.strip().splitlines()
         return lines[-1] if lines else "" if done.returncode == 0 else f"its launcher ended with {done.returncode}"
 
 
-def open_pool(count: int, limits: Limits, timeout: float) -> tuple[monty.Monty, Wall | None]:
+def open_pool(count: int, limits: Limits, timeout: float) -> tuple[monty.Monty, WorkerConfinement | None]:
     """Starts a pool of workers, behind the second wall where it is wanted and to be had.
 
     Args:
@@ -107,8 +107,8 @@ def open_pool(count: int, limits: Limits, timeout: float) -> tuple[monty.Monty, 
     check_process()
     try:
         if limits.second_wall:
-            return _walled(count, limits, timeout)
-    except _NoWallError as error:
+            return _open_confined(count, limits, timeout)
+    except _NoConfinementError as error:
         if limits.second_wall != "auto":
             raise SetupError(
                 f"Workers cannot have the second wall that Limits.second_wall asks for: {error}.",
@@ -118,14 +118,14 @@ def open_pool(count: int, limits: Limits, timeout: float) -> tuple[monty.Monty, 
     return monty.Monty(max_processes=count, request_timeout=timeout).__enter__(), None
 
 
-def _walled(count: int, limits: Limits, timeout: float) -> tuple[monty.Monty, Wall]:
-    wall = Wall(limits.memory_bytes)
+def _open_confined(count: int, limits: Limits, timeout: float) -> tuple[monty.Monty, WorkerConfinement]:
+    wall = WorkerConfinement(limits.memory_bytes)
     with contextlib.ExitStack() as undo:
         undo.callback(wall.close)
         if not launcher.landlock_version():
             missing = "this system has no Landlock"
             if limits.second_wall != "auto":
-                raise _NoWallError(missing)
+                raise _NoConfinementError(missing)
             _say_once(f"The second wall around workers of the sandbox has a gap: {missing}. See SECURITY.md.")
         pool = monty.Monty(binary_path=wall.path, max_processes=count, request_timeout=timeout).__enter__()
         undo.callback(pool.__exit__, None, None, None)
@@ -134,7 +134,7 @@ def _walled(count: int, limits: Limits, timeout: float) -> tuple[monty.Monty, Wa
                 wall.shut(session.worker_pid)
                 session.feed_run("None")
         except (monty.MontyError, OSError, RuntimeError) as error:
-            raise _NoWallError(wall.reason() or one_line(str(error))) from error
+            raise _NoConfinementError(wall.reason() or bounded_line(str(error))) from error
         undo.pop_all()
     return pool, wall
 
@@ -145,7 +145,7 @@ def _file_in_memory() -> int:
     except AttributeError:
         descriptor = -1
     if descriptor < 0:
-        raise _NoWallError("no file can be made in memory")
+        raise _NoConfinementError("no file can be made in memory")
     return descriptor
 
 
@@ -165,7 +165,7 @@ DRAIN = 0.05
 class Workers:
     """A pool of worker processes, with threads that wait for those that compute."""
 
-    def __init__(self, pool: monty.Monty, wall: Wall | None, count: int) -> None:
+    def __init__(self, pool: monty.Monty, wall: WorkerConfinement | None, count: int) -> None:
         self.pool, self.wall = pool, wall
         # More of them only get in one another's way: a program that waits for its host needs none.
         threads = min(count, max(8, 2 * (os.cpu_count() or 1)))

@@ -14,7 +14,7 @@ from itertools import count
 from typing import Any, TypeAlias
 
 from ..core.errors import ProgramError, PromptTooLongError
-from ..core.events import Tell
+from ..core.events import EventListener
 from ..core.loop_thread import together
 from ..core.trace import REFUSED, Draft, Fault, Form, Program
 from ..primitives import Image
@@ -39,7 +39,7 @@ async def write_best(
     *,
     most: int,
     shots: int | None = None,
-    tell: Tell | None = None,
+    tell: EventListener | None = None,
 ) -> tuple[tuple[Program, ...], tuple[Draft, ...]]:
     """Has programs written until one is trusted, and returns them with what each is worth.
 
@@ -69,12 +69,12 @@ async def write_best(
     while begun < wanted:
         written = await together(draft(number) for number in range(begun, wanted))
         programs += [program for program in written if program is not None]
-        drafts = judged(programs, await try_out([program.source for program in programs]))
-        begun, wanted = wanted, wanted if _trusted(drafts, most) else max(most, LEAST)
+        drafts = judge_drafts(programs, await try_out([program.source for program in programs]))
+        begun, wanted = wanted, wanted if _is_enough(drafts, most) else max(most, LEAST)
     return tuple(programs), drafts
 
 
-def _trusted(drafts: Sequence[Draft], most: int) -> bool:
+def _is_enough(drafts: Sequence[Draft], most: int) -> bool:
     """Whether no more drafts are needed: all agree, or one alone has nothing against it."""
     chosen = next(draft for draft in drafts if draft.chosen)
     if most == 1:  # one that fails is repaired, where there is something to repair
@@ -82,7 +82,7 @@ def _trusted(drafts: Sequence[Draft], most: int) -> bool:
     return chosen.fault not in REFUSED and all(draft.agreement == 1 for draft in drafts)
 
 
-def judged(programs: Sequence[Program], trials: Sequence[Trial]) -> tuple[Draft, ...]:
+def judge_drafts(programs: Sequence[Program], trials: Sequence[Trial]) -> tuple[Draft, ...]:
     """Returns programs as drafts, of which the first of those that agree most with the others is chosen.
 
     One that no right program is like is chosen last. Where two disagree, one that looks at all pictures is chosen.
@@ -90,9 +90,9 @@ def judged(programs: Sequence[Program], trials: Sequence[Trial]) -> tuple[Draft,
     behaviours = [trial.behaviour for trial in trials]
     clusters = list(dict.fromkeys(behaviours))
     most = max(len(programs) - 1, 1) * WORLDS
-    runs = [_alike(behaviour, behaviour) for behaviour in behaviours]
+    runs = [_count_agreements(behaviour, behaviour) for behaviour in behaviours]
     shared = [
-        sum(_alike(behaviour, other) for other in behaviours) - own
+        sum(_count_agreements(behaviour, other) for other in behaviours) - own
         for behaviour, own in zip(behaviours, runs, strict=True)
     ]
     ranks = [
@@ -113,7 +113,7 @@ def judged(programs: Sequence[Program], trials: Sequence[Trial]) -> tuple[Draft,
     )
 
 
-def _alike(behaviour: Behaviour, other: Behaviour) -> int:
+def _count_agreements(behaviour: Behaviour, other: Behaviour) -> int:
     """Returns in how many worlds two programs give the same answer."""
     return sum([a is not None and a == b for a, b in zip(behaviour, other, strict=True)])
 
@@ -168,7 +168,7 @@ async def try_out(
             trial = await sandbox.run_in_worlds(source, worlds.ask, images, study) or trial
             if not trial.open:
                 break
-        counts = trial.fault == "blind" and await _counts(source, sandbox, images, answer_of)
+        counts = trial.fault == "blind" and await _counts_pictures(source, sandbox, images, answer_of)
         return replace(trial, fault=None) if counts else trial
 
     trials = dict(zip(once, await together(map(trial_of, once)), strict=True))
@@ -192,10 +192,10 @@ def examine(worlds: Worlds, answer_of: Callable[[Any], str], read: set[Asked], m
 
     def text_of(value: object) -> str | None:
         if isinstance(value, list | dict | tuple):
-            return _said(value, answer_of)
+            return _answer_or_none(value, answer_of)
         key = type(value), value  # True is another answer than 1
         if key not in texts:
-            texts[key] = _said(value, answer_of)
+            texts[key] = _answer_or_none(value, answer_of)
         return texts[key]
 
     def answers_of(runs: Sequence[OneRun]) -> list[str | None]:
@@ -248,18 +248,20 @@ def _fault(asked: set[Asked], read: set[Asked], constant: bool, pictures: int) -
     return "one picture" if len(looked) == 1 < pictures else None
 
 
-async def _counts(source: str, sandbox: Sandbox, images: Sequence[Image], answer_of: Callable[[Any], str]) -> bool:
+async def _counts_pictures(
+    source: str, sandbox: Sandbox, images: Sequence[Image], answer_of: Callable[[Any], str]
+) -> bool:
     """Whether a program answers otherwise of one picture more: "How many pictures are there?" asks nothing of them."""
     more = (*images, replace(images[0], index=max(image.index for image in images) + 1))
     answers = []
     for some in (images, more):
         worlds = Worlds(sandbox.primitives, some, (source,), 0, 1)
         values = await sandbox.run_in_worlds(source, worlds.ask, some, lambda many: many.run_all([(0, -1, 0)]))
-        answers.append(_said(values[0], answer_of) if values else None)
+        answers.append(_answer_or_none(values[0], answer_of) if values else None)
     return None not in answers and answers[0] != answers[1]
 
 
-def _said(value: object, answer_of: Callable[[Any], str]) -> str | None:
+def _answer_or_none(value: object, answer_of: Callable[[Any], str]) -> str | None:
     try:
         return None if value is None else answer_of(value).lower()
     except ProgramError:

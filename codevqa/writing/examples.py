@@ -6,11 +6,11 @@ import random
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from ..core.errors import InputError
-from ..core.question_kind import put
+from ..core.question_kind import word_question
 from ..core.settings import WriterSettings
 from ..core.trace import Form
 from ..models.retrieval import Embed, ExampleIndex, Retriever
-from ..prompts import Example, PromptSet
+from ..prompts import ProgramExample, PromptSet
 from .offer import Offer
 from .prompt_forms import skeleton
 
@@ -40,7 +40,7 @@ class ExampleChoice:
         """Returns the prompt set that serves a form."""
         return self._offer.prompts_for(form)
 
-    def select(self, question: str, form: Form, shots: int | None = None, draft: int = 0) -> list[Example]:
+    def select(self, question: str, form: Form, shots: int | None = None, draft: int = 0) -> list[ProgramExample]:
         """Returns the in-context examples for a question, in the order they are shown.
 
         Args:
@@ -77,9 +77,9 @@ class ExampleChoice:
 
     def word(self, question: str, form: Form) -> str:
         """Returns a question as models are shown it."""
-        return put(question, self.settings.wording or self.prompts_for(form).wording, form)
+        return word_question(question, self.settings.wording or self.prompts_for(form).wording, form)
 
-    def bank(self, form: Form) -> list[Example]:
+    def bank(self, form: Form) -> list[ProgramExample]:
         """Returns all examples of a form."""
         return [example for example in self.prompts_for(form).examples if example.form == form]
 

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from ..sandbox.program_tree import parse
 
 
-def names_of(tree: ast.AST) -> tuple[set[str], set[str]]:
+def program_names(tree: ast.AST) -> tuple[set[str], set[str]]:
     """Returns the names that a program reads and those that it binds, without those that it is given."""
     reads: set[str] = set()
     binds: set[str] = {"img", "images"}
@@ -69,25 +69,29 @@ def with_answer(source: str) -> str:
         body = body[-1].body
     last = body[-1]
     outside = list(_outside_functions(tree))
-    prints = [(node, shown) for node in outside if isinstance(node, ast.stmt) and (shown := _printed(node)) is not None]
+    prints = [
+        (node, shown) for node in outside if isinstance(node, ast.stmt) and (shown := _printed_value(node)) is not None
+    ]
     match last:
         case ast.Expr(ast.Call(ast.Name(name))) if name not in ("print", "final_answer"):
-            changes: list[tuple[ast.stmt, str]] = [(last, f"answer = {_text(plain, last)}")]
+            changes: list[tuple[ast.stmt, str]] = [(last, f"answer = {_source_text(plain, last)}")]
             function = functions.get(name)
             if function is not None and not _returns(function):
-                value = _printed(function.body[-1])
+                value = _printed_value(function.body[-1])
                 if value is None:
                     return source
-                changes.append((function.body[-1], f"return {_text(plain, value)}"))
-            return _replaced(plain, changes)
+                changes.append((function.body[-1], f"return {_source_text(plain, value)}"))
+            return _replace_statements(plain, changes)
         case ast.Return(ast.expr() as value) if sum(isinstance(node, ast.Return) for node in outside) == 1:
-            return _replaced(plain, [(last, f"answer = {_text(plain, value)}")])
+            return _replace_statements(plain, [(last, f"answer = {_source_text(plain, value)}")])
     if prints and not isinstance(last, ast.Assign):
-        return _replaced(plain, [(node, f"answer = {_text(plain, value)}") for node, value in prints])
+        return _replace_statements(plain, [(node, f"answer = {_source_text(plain, value)}") for node, value in prints])
     result = _last_name(body)
     if result and any(isinstance(node, ast.Call) for node in outside):
-        return _replaced(plain, [(last, f"{_text(plain, last)}\n{' ' * last.col_offset}answer = {result}")])
-    called = {name for own, function in functions.items() for name in names_of(function)[0] if name != own}
+        return _replace_statements(
+            plain, [(last, f"{_source_text(plain, last)}\n{' ' * last.col_offset}answer = {result}")]
+        )
+    called = {name for own, function in functions.items() for name in program_names(function)[0] if name != own}
     uncalled = [function for own, function in functions.items() if own not in called]
     if len(uncalled) == 1 and all(isinstance(node, ast.FunctionDef | ast.Assign) for node in tree.body):
         (function,) = uncalled
@@ -103,7 +107,7 @@ def _lines(source: str) -> tuple[bytes, ...]:
     return tuple(line.encode("utf-8", "surrogatepass") for line in source.split("\n"))
 
 
-def _text(source: str, node: ast.stmt | ast.expr) -> str:
+def _source_text(source: str, node: ast.stmt | ast.expr) -> str:
     """Returns the text of a part of a program; ast.get_source_segment() splits the whole program each time."""
     lines = list(_lines(source)[node.lineno - 1 : node.end_lineno])
     lines[-1] = lines[-1][: node.end_col_offset]
@@ -121,7 +125,10 @@ def _last_name(body: Sequence[ast.stmt]) -> str:
             target = max(bound, key=lambda node: node.lineno, default=None)
             names = target.targets if isinstance(target, ast.Assign) else [target.target] if target else []
             before = {
-                name for statement in body[:-1] if isinstance(statement, ast.Assign) for name in names_of(statement)[1]
+                name
+                for statement in body[:-1]
+                if isinstance(statement, ast.Assign)
+                for name in program_names(statement)[1]
             }
             both = isinstance(last, ast.If) and last.orelse and _last_name(last.body) == _last_name(last.orelse) != ""
             match names:
@@ -134,7 +141,7 @@ def _returns(function: ast.FunctionDef) -> bool:
     return any(isinstance(node, ast.Return) and node.value is not None for node in ast.walk(function))
 
 
-def _printed(statement: ast.AST) -> ast.expr | None:
+def _printed_value(statement: ast.AST) -> ast.expr | None:
     """Returns the value that a statement prints, without the words around it."""
     match statement:
         case ast.Expr(ast.Call(ast.Name("print" | "final_answer"), [*_, value])):
@@ -147,7 +154,7 @@ def _printed(statement: ast.AST) -> ast.expr | None:
     return None
 
 
-def _replaced(source: str, changes: Sequence[tuple[ast.stmt, str]]) -> str:
+def _replace_statements(source: str, changes: Sequence[tuple[ast.stmt, str]]) -> str:
     """Returns a program with other text in place of some of its statements."""
     lines = list(_lines(source))
     for node, text in sorted(changes, key=lambda change: -change[0].lineno):

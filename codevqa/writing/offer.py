@@ -13,7 +13,7 @@ from ..primitives.detection import DETECTION, count, find_object
 from ..primitives.sets import SETS
 from ..primitives.signature import Primitive, PrimitiveSet
 from ..primitives.visual import BUILT_IN, KNOWLEDGE, VISUAL
-from ..prompts import Example, PromptSet
+from ..prompts import ProgramExample, PromptSet
 
 _OPENERS = ("open_image", "open_images")
 
@@ -71,12 +71,14 @@ class Offer:
 
     def _complete(self, prompts: PromptSet) -> PromptSet:
         """Returns a prompt set with the examples of added primitives, and without those that call what is lacking."""
-        examples: list[Example] = [example for primitive in self._added(prompts) for example in primitive.examples]
+        examples: list[ProgramExample] = [
+            example for primitive in self._added_primitives(prompts) for example in primitive.examples
+        ]
         return replace(prompts, examples=(*examples, *prompts.examples)).without(self.lacking)
 
     def _preamble(self, form: Form, *, chat: bool) -> str:
         prompts = self.prompts_for(form)
-        added = self._added(prompts)
+        added = self._added_primitives(prompts)
         names = dict.fromkeys((*prompts.primitives, *(primitive.name for primitive in added)))
         described = self.primitives.subset(names)
         if chat:  # where pictures are there already, nothing is opened
@@ -89,7 +91,7 @@ class Offer:
         reference = PrimitiveSet(missing).reference()
         return f'{text.rstrip()}\n"""\n{reference}\n"""' if missing else text
 
-    def _added(self, prompts: PromptSet) -> tuple[Primitive, ...]:
+    def _added_primitives(self, prompts: PromptSet) -> tuple[Primitive, ...]:
         """Returns the primitives that are described beside a prompt set's.
 
         A prompt set that says itself what there is, as the paper's release does, is not added to but by

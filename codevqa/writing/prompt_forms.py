@@ -15,8 +15,8 @@ from collections.abc import Collection, Sequence
 from ..core.question_kind import question_kind
 from ..core.text import sentence_case
 from ..core.trace import Form
-from ..models.base import Message
-from ..prompts import Example
+from ..models.protocols import Message
+from ..prompts import ProgramExample
 
 CHAT_RULES = """\
 Rules:
@@ -80,7 +80,7 @@ def heading(form: Form, number: int) -> str:
     return f"# {'Image Set' if form == 'set' else 'Image'} {number}:"
 
 
-def render_completion(preamble: str, examples: Sequence[Example], question: str, form: Form) -> str:
+def render_completion(preamble: str, examples: Sequence[ProgramExample], question: str, form: Form) -> str:
     """Returns the completion prompt, byte for byte as described above (no newline at its end)."""
     blocks = [preamble.rstrip("\n"), *map(_block, examples, range(1, len(examples) + 1))]
     blocks.append(header(question, form, len(examples) + 1))
@@ -88,14 +88,14 @@ def render_completion(preamble: str, examples: Sequence[Example], question: str,
 
 
 @functools.lru_cache(maxsize=1 << 14)
-def _block(example: Example, number: int) -> str:
+def _block(example: ProgramExample, number: int) -> str:
     opening = opening_line(example.form, number)
     return "\n".join((header(example.question, example.form, number), opening, example.program.strip("\n")))
 
 
 def render_chat(
     preamble: str,
-    examples: Sequence[Example],
+    examples: Sequence[ProgramExample],
     question: str,
     form: Form,
     *,

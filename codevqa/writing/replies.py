@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from ..core.text import without_thoughts
 from ..sandbox.program_tree import parse
-from .mending import names_of, sets_answer, with_answer
+from .mending import program_names, sets_answer, with_answer
 
 _LABELS = {"python", "py", "pycon", "ipython", "tool_code", "code", "program", "execute", "script"}
 """Labels of blocks that hold programs. Digits at the end are left out before."""
@@ -56,9 +56,9 @@ def extract_program(reply: str, *, continued: bool = False, ended: bool = True) 
     if continued:
         text = _own_part(text)
     if not ended:
-        blocks, _ = _blocks(text)
+        blocks, _ = _fenced_blocks(text)
         return _code([body for kind, body in blocks if kind == "python"] or [body for _, body in blocks] or [text])
-    return _program_in(text) or _nearest(text)
+    return _program_in(text) or _likely_program(text)
 
 
 def why_empty(reply: str) -> str:
@@ -100,16 +100,16 @@ def _code(blocks: Sequence[str]) -> str:
     return _tidy(blocks[-1])
 
 
-def _nearest(text: str) -> str:
+def _likely_program(text: str) -> str:
     """Returns what to check, and to complain of, where no program was read."""
-    blocks, outside = _blocks(text)
+    blocks, outside = _fenced_blocks(text)
     bodies = [body for kind, body in blocks if kind == "python"] or [body for kind, body in blocks if not kind]
     return _code([body for body in bodies if body.strip()] or [text if blocks or not outside else outside])
 
 
 def _program_in(text: str, depth: int = 0) -> str:
     """Returns the last program in a text; empty where there is none."""
-    blocks, outside = _blocks(text)
+    blocks, outside = _fenced_blocks(text)
     labelled = [body for kind, body in blocks if kind == "python"]
     plain = [body for kind, body in blocks if kind in ("", "python")]
     ways: list[Callable[[], Sequence[str]]] = [
@@ -129,7 +129,7 @@ def _program_in(text: str, depth: int = 0) -> str:
     return _program_in(plainer, depth + 1) if plainer != text and depth < 2 else ""
 
 
-def _blocks(text: str) -> tuple[list[tuple[str, str]], str]:
+def _fenced_blocks(text: str) -> tuple[list[tuple[str, str]], str]:
     """Returns the fenced blocks of a text, each with its kind ("python", "" or another's label), and the rest."""
     blocks: list[tuple[str, list[str]]] = []
     outside: list[str] = []
@@ -231,7 +231,7 @@ def _acts(statement: ast.stmt) -> bool:
 def _last_program(blocks: Sequence[str]) -> str:
     """Returns the last block that is a program, after the earlier ones that it needs; empty where there is none."""
     trees = [parse(block) for block in blocks]
-    names = [names_of(tree) if tree is not None else (set(), set()) for tree in trees]
+    names = [program_names(tree) if tree is not None else (set(), set()) for tree in trees]
     for ends in (sets_answer, lambda source: with_answer(source) != source):
         for place in reversed(range(len(blocks))):
             if trees[place] is None:

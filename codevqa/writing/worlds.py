@@ -22,7 +22,7 @@ from ..core.question_kind import question_kind
 from ..primitives import GRID, Image, PrimitiveSet
 from ..primitives.detection import count, crop
 from ..primitives.sets import SETS, sort_by
-from ..primitives.visual import opened, opened_set
+from ..primitives.visual import find_image, find_images
 from ..sandbox.many_runs import AskedCall
 from ..sandbox.program_tree import parse, syntax_tree
 
@@ -83,7 +83,7 @@ class Worlds:
         self._shown: dict[str, str] = {}
         """What a part of a picture was cut out for, by the part's key."""
         self._parts: dict[str, Image] = {}
-        compared = set[object]().union(*map(_compared, programs))
+        compared = set[object]().union(*map(_compared_constants, programs))
         words = sorted(value for value in compared if isinstance(value, str) and value not in ("", "yes", "no"))
         self._words = words or WORDS
         amounts = {whole_number(number) for source in programs for _, number in _AMOUNT.findall(source)}
@@ -106,9 +106,9 @@ class Worlds:
         """
         arguments = self._primitives.get(name).bind(args, kwargs)
         if name == "open_image":
-            return [opened(self._images, str(arguments["path"]))] * self.count
+            return [find_image(self._images, str(arguments["path"]))] * self.count
         if name == "open_images":
-            return [opened_set(self._images, str(arguments["path"]))] * self.count
+            return [find_images(self._images, str(arguments["path"]))] * self.count
         empty = [value for value in arguments.values() if value == [] or (isinstance(value, str) and not value.strip())]
         if empty and not (empty == [[]] and name in SETS.names):
             raise ValueError(f"{name}() needs more than an empty argument")
@@ -153,7 +153,7 @@ class Worlds:
         def of(inner: ast.AST, *place: int) -> list[Any]:
             return self._values(inner, (*about, *place), text, pictures)
 
-        counts = self._picked("count", about, (0,), self._counts)
+        counts = self._draw_likely("count", about, (0,), self._counts)
         match kind:
             case ast.Name("str"):
                 return self._read(about, text, counts)
@@ -162,10 +162,10 @@ class Worlds:
             case ast.Name("int"):
                 return counts
             case ast.Name("float"):
-                return self._drawn("place", about, lambda chance, _: chance.randrange(GRID) + 0.5)
+                return self._draw_values("place", about, lambda chance, _: chance.randrange(GRID) + 0.5)
             case ast.Name("Image"):
                 scores = [
-                    self._drawn("score", (about[0], picture.index), lambda chance, _: chance.random())
+                    self._draw_values("score", (about[0], picture.index), lambda chance, _: chance.random())
                     for picture in pictures
                 ]
                 return [pictures[column.index(max(column))] for column in zip(*scores, strict=True)]
@@ -190,14 +190,18 @@ class Worlds:
         if kind.kind == "number":
             return list(map(str, counts))
         if kind.choices:
-            return self._drawn("choice", about, lambda chance, _: chance.choice(kind.choices))
-        return self._picked("word", about, WORDS, self._words)
+            return self._draw_values("choice", about, lambda chance, _: chance.choice(kind.choices))
+        return self._draw_likely("word", about, WORDS, self._words)
 
-    def _drawn(self, what: str, about: tuple[Any, ...], draw: Callable[[random.Random, int], Value]) -> list[Value]:
+    def _draw_values(
+        self, what: str, about: tuple[Any, ...], draw: Callable[[random.Random, int], Value]
+    ) -> list[Value]:
         chance = random.Random(f"{self._seed}:{what}:{about}")
         return [draw(chance, world) for world in range(self.count)]
 
-    def _picked(self, what: str, about: tuple[Any, ...], rest: Sequence[Value], likely: Sequence[Value]) -> list[Value]:
+    def _draw_likely(
+        self, what: str, about: tuple[Any, ...], rest: Sequence[Value], likely: Sequence[Value]
+    ) -> list[Value]:
         """Draws one of the likely as often as each world's rate says, else one of the rest."""
         uniform = random.Random(f"{self._seed}:{what}:{about[0]}")
 
@@ -209,7 +213,7 @@ class Worlds:
             favoured = world < WORLDS and chance.random() < FAVOURITE
             return pool[turn % len(pool)] if favoured else chance.choice(pool)
 
-        return self._drawn(what, about, draw)
+        return self._draw_values(what, about, draw)
 
 
 @lru_cache(4096)
@@ -230,7 +234,7 @@ def _stemmer() -> Any:
     return stemmer("english")
 
 
-def _compared(source: str) -> set[object]:
+def _compared_constants(source: str) -> set[object]:
     """Returns the constants that a program compares with or lists."""
     tree, constants = parse(source), set[object]()
     for node in ast.walk(tree) if tree is not None else ():

@@ -8,14 +8,14 @@ from functools import cached_property
 from typing import Any, Literal, Protocol
 
 from ..core.errors import ProgramError
-from ..core.events import Prepared, Shown, Tell, Writing
+from ..core.events import EventListener, Prepared, PromptExample, Writing
 from ..core.settings import WriterSettings
-from ..core.text import one_line, unmarked
+from ..core.text import break_control_tokens, one_line
 from ..core.trace import Form, Program
-from ..models.base import Completion, GenerationRequest, LanguageModel, Message, chats, cheap, prompt_text
+from ..models.protocols import Completion, GenerationRequest, LanguageModel, Message, chats, cheap, prompt_text
 from ..models.retrieval import Retriever
 from ..primitives.signature import Primitive
-from ..prompts import Example, PromptSet
+from ..prompts import ProgramExample, PromptSet
 from .examples import ExampleChoice
 from .mending import with_answer
 from .offer import Offer, by_form
@@ -52,8 +52,8 @@ class Writer:
         settings: prompt form, selection, shots and lengths.
         extra: more primitives, such as the user's own, described after those the prompt set names. One that is called
             as a detector's takes its place.
-        serves: names of the built-in primitives that the models serve (:func:`codevqa.primitives.visual.served`); None
-            is all but a detector's. Prompt sets are shown without the others, and without the programs that call one.
+        serves: names of the built-in primitives that the models serve (:func:`.servable_names`); None is all but a
+            detector's. Prompt sets are shown without the others, and without the programs that call one.
         seed: seed of random selection, mixed with the question.
         large: whether it writes about large sets: then it is told of what selects, groups and orders them, where the
             prompt set lets it.
@@ -125,7 +125,7 @@ class Writer:
         examples = self.select(question, form, shots)
         return self._request(question, form, examples), tuple(example.id for example in examples)
 
-    def _request(self, question: str, form: Form, examples: Sequence[Example]) -> GenerationRequest:
+    def _request(self, question: str, form: Form, examples: Sequence[ProgramExample]) -> GenerationRequest:
         preamble, question = self.preamble(form), self._examples.word(question, form)
         if self.prompt_form == "chat":
             knows = "knowledge_query" in self.prompts_for(form).primitives
@@ -155,7 +155,7 @@ class Writer:
         *,
         shots: int | None = None,
         draft: int = 0,
-        tell: Tell | None = None,
+        tell: EventListener | None = None,
     ) -> Program:
         """Asks the model for a program.
 
@@ -174,9 +174,9 @@ class Writer:
         examples = self.select(question, form, shots, draft)
         request = self._request(question, form, examples)
         if tell is not None:
-            tell(Prepared(_shown(examples), prompt_text(request.prompt)))
+            tell(Prepared(_prompt_examples(examples), prompt_text(request.prompt)))
         ids = tuple(example.id for example in examples)
-        return await self._written(request, Program("", question, form, ids), generate, tell)
+        return await self._write_program(request, Program("", question, form, ids), generate, tell)
 
     async def repair(
         self,
@@ -184,7 +184,7 @@ class Writer:
         error: ProgramError,
         generate: Generate,
         *,
-        tell: Tell | None = None,
+        tell: EventListener | None = None,
     ) -> Program:
         """Shows the model its program with the error and asks once more, after the same examples.
 
@@ -202,7 +202,7 @@ class Writer:
         ids = tuple(example.id for example in shown)
         request = self._request(failed.question, failed.form, shown)
         complaint = one_line(f"That program fails: {error}")
-        source = unmarked(failed.source)
+        source = break_control_tokens(failed.source)
         question = self._examples.word(failed.question, failed.form)
         asked = ask_in_chat(question, self.settings.tell_kind, self.prompts_for(failed.form).statements)
         prompt: str | tuple[Message, ...]
@@ -216,10 +216,10 @@ class Writer:
                 # Asked again as the question was: otherwise a small model explains, or takes another's.
                 Message("user", f"{complaint}\nWrite the whole program again, corrected.\n{asked}"),
             )
-        return await self._written(replace(request, prompt=prompt), failed, generate, tell)
+        return await self._write_program(replace(request, prompt=prompt), failed, generate, tell)
 
-    async def _written(
-        self, request: GenerationRequest, known: Program, generate: Generate, tell: Tell | None
+    async def _write_program(
+        self, request: GenerationRequest, known: Program, generate: Generate, tell: EventListener | None
     ) -> Program:
         """Returns what the model makes of a prompt, as a program about the question of the one known."""
         continued = isinstance(request.prompt, str)
@@ -239,10 +239,10 @@ class Writer:
 class _Telling:
     """Tells the program in a completion as it grows; once its block is left, nothing any more."""
 
-    def __init__(self, tell: Tell | None, continued: bool) -> None:
+    def __init__(self, tell: EventListener | None, continued: bool) -> None:
         self._tell = tell
         self._continued = continued
-        self._told = ""
+        self._last_source = ""
 
     def __enter__(self) -> _Telling:
         return self
@@ -255,13 +255,13 @@ class _Telling:
         whole, _, last = text.rpartition("\n")
         source = extract_program(whole if last.startswith("`") else text, continued=self._continued, ended=False)
         tell = self._tell
-        if tell is not None and source != self._told:
-            self._told = source
+        if tell is not None and source != self._last_source:
+            self._last_source = source
             tell(Writing(source))
 
 
-def _shown(examples: Sequence[Example]) -> tuple[Shown, ...]:
+def _prompt_examples(examples: Sequence[ProgramExample]) -> tuple[PromptExample, ...]:
     return tuple(
-        Shown(example.id, example.question, f"{opening_line(example.form, number)}\n{example.program.strip()}")
+        PromptExample(example.id, example.question, f"{opening_line(example.form, number)}\n{example.program.strip()}")
         for number, example in enumerate(examples, 1)
     )

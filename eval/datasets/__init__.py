@@ -19,7 +19,7 @@ from ...core.errors import InputError, UnknownNameError
 from ..task import AS_EXAMPLE, Example
 from .collections import Collections
 from .covr import COVR
-from .files import Folder, plain
+from .files import Folder, plain_name
 from .gqa import GQA
 from .hub import SCHEME, open_hub
 from .loader import Loader, Split
@@ -69,7 +69,7 @@ def open_dataset(
         return open_own(Path(own), Path(folder) if folder else None, group_by)
     if group_by:
         raise InputError("--group-by is for your own questions.", hint=f"{name} has groups of its own.")
-    kind = None if "/" in name else LOADERS.get(plain(name))
+    kind = None if "/" in name else LOADERS.get(plain_name(name))
     if kind is None and "/" not in name:
         raise UnknownNameError.of("data set", name, LOADERS)
     if folder is None:
@@ -79,7 +79,7 @@ def open_dataset(
         if maker is None:
             raise UnknownNameError.of("data set", name, [*LOADERS, *plugins.names("dataset")])
         split = split or "test"
-        return Split(name, split, "", (), partial(_checked, name, maker, Path(folder), split))
+        return Split(name, split, "", (), partial(_check_examples, name, maker, Path(folder), split))
     split = split or kind.splits[0]
     if not re.fullmatch(r"\w[\w.-]*", split):
         raise InputError(f"{split!r} cannot be a split.", hint=f"There are: {', '.join(kind.splits)}.")
@@ -91,7 +91,9 @@ def open_dataset(
     return loader.open(Folder(Path(folder), *kind.folders, title=kind.title), pictures=pictures)
 
 
-def _checked(name: str, maker: Callable[[Path, str], Iterable[Example]], folder: Path, split: str) -> Iterator[Example]:
+def _check_examples(
+    name: str, maker: Callable[[Path, str], Iterable[Example]], folder: Path, split: str
+) -> Iterator[Example]:
     with plugins.failures(f"The data set {name}"):
         for example in maker(folder, split):
             if not isinstance(example, Example):

@@ -15,7 +15,7 @@ from typing import Any
 
 from ..task import Example
 from .files import JsonRecord
-from .loader import Loader, Picture, answer_text
+from .loader import Loader, Picture, gold_text
 
 
 class Collections(Loader):
@@ -48,14 +48,14 @@ class Collections(Loader):
             question=str(row["question"]),
             images=tuple(picture(name) for name in places),
             form="set",
-            gold=_gold(row["answer"], places),
+            gold=_gold_answers(row["answer"], places),
             groups={"kind": str(row["kind"]), "images": str(len(places))},
             cluster=str(row.get("collection") or " ".join(sorted(places))),
             record=record,
         )
 
 
-def _gold(answer: Any, places: dict[str, int]) -> tuple[str, ...]:
+def _gold_answers(answer: Any, places: dict[str, int]) -> tuple[str, ...]:
     """Returns an answer as the engine gives it: a list of pictures by number, a group as one answer a picture."""
     if answer is None:
         return ()
@@ -63,4 +63,4 @@ def _gold(answer: Any, places: dict[str, int]) -> tuple[str, ...]:
         return (", ".join(f"image {places[name]}" for name in answer),)
     if isinstance(answer, dict):
         return (", ".join(str(value) for value, count in answer.items() for _ in range(count)),)
-    return (answer_text(answer),)
+    return (gold_text(answer),)

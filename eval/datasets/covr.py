@@ -25,7 +25,7 @@ from collections.abc import Iterator
 
 from ..task import Example
 from .files import JsonRecord
-from .loader import Loader, Picture, answer_text
+from .loader import Loader, Picture, gold_text
 
 
 class COVR(Loader):
@@ -61,15 +61,15 @@ class COVR(Loader):
         yield Example(
             id=str(row["qid"] if "qid" in row else row["question_id"]),
             question=str(row.get("paraphrased") or row.get("rephrase") or template),
-            images=tuple(picture(*paths(scene)) for scene in scenes),
+            images=tuple(picture(*scene_paths(scene)) for scene in scenes),
             form="set",
-            gold=() if answer is None else (answer_text(answer),),
+            gold=() if answer is None else (gold_text(answer),),
             groups=groups,
             cluster=" ".join(sorted(scenes)),
         )
 
 
-def paths(scene: str) -> tuple[str, ...]:
+def scene_paths(scene: str) -> tuple[str, ...]:
     """Where the picture of a scene may be: Visual Genome's by number, NLVR2's by its name, imSitu's by its verb."""
     if scene.isnumeric():
         return (f"VG_100K/{scene}.jpg", f"VG_100K_2/{scene}.jpg", f"{scene}.jpg")

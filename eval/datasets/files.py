@@ -23,7 +23,7 @@ from typing import IO, Any, TypeAlias
 from ...core.errors import InputError, SetupError
 from ...core.given_files import check_values, parse_json, parser_errors, read_lines
 from ...core.picture_files import archive
-from ..task import Located, PictureFile
+from ..task import DatasetPicture, Located
 
 JsonRecord: TypeAlias = dict[str, Any]
 
@@ -71,10 +71,10 @@ class Folder:
             str(root.absolute()).encode()
         except UnicodeEncodeError:
             raise SetupError(f"The name of {str(root)!a} is not UTF-8.", hint="Rename the folder.") from None
-        wanted = {plain(name) for name in names}
+        wanted = {plain_name(name) for name in names}
         self.roots = (
             root,
-            *sorted(folder for folder in root.iterdir() if plain(folder.name) in wanted and folder.is_dir()),
+            *sorted(folder for folder in root.iterdir() if plain_name(folder.name) in wanted and folder.is_dir()),
         )
         self.damaged: list[Path] = []
         """Archives that could not be read."""
@@ -86,18 +86,18 @@ class Folder:
                 if (root / relative).is_file():
                     return Located(root / relative)
         for relative in relatives:  # in whatever folder of an archive
-            for archive_file in self._packed.get(relative.rpartition("/")[2], ()):
+            for archive_file in self._archive_files.get(relative.rpartition("/")[2], ()):
                 if archive_file.member == relative or archive_file.member.endswith(f"/{relative}"):
                     return archive_file
         return None
 
-    def picture(self, places: Sequence[str], *names: str) -> PictureFile:
+    def picture(self, places: Sequence[str], *names: str) -> DatasetPicture:
         """Returns the first of some pictures that is in one of these folders; ``""`` is the data set's own.
 
         Where none is, the first name in the first place is returned, whose loading says that it is missing.
         """
         file = self.find(*(f"{place}/{name}".lstrip("/") for place in places for name in names))
-        return PictureFile(file.path, file.member) if file else PictureFile(self.root / places[0] / names[0])
+        return DatasetPicture(file.path, file.member) if file else DatasetPicture(self.root / places[0] / names[0])
 
     def lacks(self, what: str, names: Iterable[str], hint: str) -> SetupError:
         """Returns the error for files that are not there; it says what was looked for."""
@@ -107,7 +107,7 @@ class Folder:
         return SetupError(message, hint=hint)
 
     @cached_property
-    def _packed(self) -> dict[str, list[Located]]:
+    def _archive_files(self) -> dict[str, list[Located]]:
         """What the archives hold, by file name."""
         by_name: dict[str, list[Located]] = defaultdict(list)
         for path in sorted({path for root in self.roots for depth in DEPTH for path in root.glob(depth)}):
@@ -120,7 +120,7 @@ class Folder:
         return by_name
 
 
-def plain(name: str) -> str:
+def plain_name(name: str) -> str:
     """A name without case, spaces and marks: ``OK-VQA`` and ``ok_vqa`` are the same."""
     return re.sub(r"[\W_]+", "", name).lower()
 

@@ -37,7 +37,7 @@ from typing import Any, ClassVar
 
 from ..task import Example
 from .files import Folder, JsonRecord, stream_records
-from .loader import Loader, Picture, answer_text
+from .loader import Loader, Picture, gold_text
 
 KEPT = ("isBalanced", "groups", "entailed", "types")
 """What metrics need of a record."""
@@ -87,14 +87,14 @@ class GQA(Loader):
             question=str(row["question"]),
             images=(picture(name),),
             form="image",
-            gold=() if answer is None else (answer_text(answer),),
+            gold=() if answer is None else (gold_text(answer),),
             groups=groups(row),
             cluster=str(row["imageId"] if "imageId" in row else name.removesuffix(".jpg")),
             record={name: row[name] for name in KEPT if name in row},
         )
 
 
-def choices(root: Path, split: str) -> Iterator[tuple[str, JsonRecord]]:
+def read_choices(root: Path, split: str) -> Iterator[tuple[str, JsonRecord]]:
     """Yields ids of questions with the answers that are valid and plausible: ``{"valid": […], "plausible": […]}``.
 
     Args:
@@ -133,10 +133,10 @@ def groups(row: Mapping[str, Any]) -> dict[str, str]:
         last = str(program[-1]["operation"])
         attributes["steps"] = str(steps(program))
         relational = [relation for relation in map(_spatial, program) if relation is not None]
-        attributes["spatial"] = _yes(any(relational))
-        attributes["spatial_final"] = _yes(relational[-1:] == [True])
-        attributes["and"] = _yes(last == "and")
-        attributes["or"] = _yes(last == "or")
+        attributes["spatial"] = _yes_no_answer(any(relational))
+        attributes["spatial_final"] = _yes_no_answer(relational[-1:] == [True])
+        attributes["and"] = _yes_no_answer(last == "and")
+        attributes["or"] = _yes_no_answer(last == "or")
     return attributes
 
 
@@ -157,5 +157,5 @@ def _spatial(step: Mapping[str, Any]) -> bool | None:
     return len(parts) == 3 and not SIDES.isdisjoint(parts[1].split("|"))
 
 
-def _yes(holds: bool) -> str:
+def _yes_no_answer(holds: bool) -> str:
     return "yes" if holds else "no"

@@ -24,7 +24,7 @@ from zlib import crc32
 
 from ...core.errors import InputError, SetupError
 from ...models.library_errors import first_line
-from ..task import Example, Located, PictureFile
+from ..task import DatasetPicture, Example, Located
 from .files import JsonRecord, sha256
 from .loader import Loader, Split
 
@@ -51,7 +51,7 @@ def open_hub(loader: Loader, address: str) -> Split:
     """
     if loader.hub is None:
         raise InputError(f"{loader.title} is not read from the hub.", hint="Give the folder of its files.")
-    index = _indexed(address)
+    index = _fetch_index(address)
     known = json.loads(index.read_text(encoding="utf-8"))
     name, commit = known["repository"], known["commit"]
     tables: dict[str, list[str]] = {}
@@ -67,15 +67,15 @@ def open_hub(loader: Loader, address: str) -> Split:
         there = ", ".join(table.removesuffix(_APART[0]) for table in tables if not table.endswith(_APART[1]))
         message = f"{name} has no {loader.title} of the split {loader.split!r}."
         raise SetupError(message, hint=f"There are: {there or 'no tables'}.")
-    pictures = _Pictures(index.parent / commit / loader.split, _rows(known, tables.get(split + _APART[1], [])))
+    pictures = _Pictures(index.parent / commit / loader.split, _table_rows(known, tables.get(split + _APART[1], [])))
 
     def examples() -> Iterator[Example]:
         def rows() -> Iterator[tuple[str, JsonRecord]]:
-            for row in _rows(known, files):
+            for row in _table_rows(known, files):
                 pictures.cells = [row.pop(column) for column in _CELLS if column in row]
                 yield loader.from_table(row)
 
-        return loader.made(name, rows(), pictures.find)
+        return loader.make_examples(name, rows(), pictures.find)
 
     if next(examples(), None) is None:
         raise InputError(f"{address} has no rows in {loader.split}.", hint=loader.questions)
@@ -92,7 +92,7 @@ class _Pictures:
         self.cells: list[Any] = []
         """Those of the row that is read, in the order in which it asks for them."""
 
-    def find(self, name: str, *_: str) -> PictureFile:
+    def find(self, name: str, *_: str) -> DatasetPicture:
         """Returns the next picture of the row, or else that of this name, keeping those before it in their table.
 
         Raises:
@@ -106,14 +106,14 @@ class _Pictures:
             if (row := next(self.others, None)) is None:
                 raise ValueError(f"picture {key} is not among those given")
             self._keep(str(row["id"]), row["image"])
-        return PictureFile(self._path(key))
+        return DatasetPicture(self._path(key))
 
     def _keep(self, name: str, cell: Any) -> None:
         data = cell.get("bytes") if isinstance(cell, dict) else cell
         if not isinstance(data, bytes):
             raise ValueError(f"{name} has no picture")
         if not (path := self._path(name)).is_file():
-            _write(path, data)
+            _write_cache(path, data)
 
     def _path(self, name: str) -> Path:
         safe = re.sub(r"[^\w-]", "_", name)  # whatever the table says, in this folder
@@ -121,7 +121,7 @@ class _Pictures:
         return self.folder / f"{safe}{told_apart}.jpg"
 
 
-def _rows(known: dict[str, Any], files: list[str]) -> Iterator[dict[str, Any]]:
+def _table_rows(known: dict[str, Any], files: list[str]) -> Iterator[dict[str, Any]]:
     """Yields the rows of a table without their empty cells, fetching each file when it is needed.
 
     Raises:
@@ -151,7 +151,7 @@ def _rows(known: dict[str, Any], files: list[str]) -> Iterator[dict[str, Any]]:
             raise SetupError(f"Cannot read {file} of {name}: {first_line(error)}.", hint="Ask again.") from None
 
 
-def _indexed(address: str) -> Path:
+def _fetch_index(address: str) -> Path:
     """Asks the hub what a repository holds and returns its index; the one in the cache where the hub is out of reach.
 
     Raises:
@@ -185,11 +185,11 @@ def _indexed(address: str) -> Path:
     tables = (file for file in about.siblings or () if file.rfilename.endswith(".parquet"))
     files = {table.rfilename: table.lfs.sha256 if table.lfs else "" for table in tables}
     provenance = {"repository": name, "commit": about.sha or revision, "files": files}
-    _write(index, json.dumps(provenance, indent=1).encode())
+    _write_cache(index, json.dumps(provenance, indent=1).encode())
     return index
 
 
-def _write(path: Path, data: bytes) -> None:
+def _write_cache(path: Path, data: bytes) -> None:
     """Writes a file of the cache, whole or not at all.
 
     Raises:

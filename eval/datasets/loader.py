@@ -12,10 +12,10 @@ from itertools import islice
 from typing import Any, ClassVar, TypeAlias
 
 from ...core.errors import InputError
-from ..task import Example, Located, PictureFile
+from ..task import DatasetPicture, Example, Located
 from .files import Folder, JsonRecord, stream_records
 
-Picture: TypeAlias = Callable[..., PictureFile]
+Picture: TypeAlias = Callable[..., DatasetPicture]
 """Returns a picture by the names that its file may have."""
 LOOKED_AT = 8
 """How many examples must all lack their pictures before the pictures are said to be missing."""
@@ -176,9 +176,11 @@ class Loader(ABC):
     def read(self, sources: tuple[Located, ...], picture: Picture) -> Iterator[Example]:
         """Yields the examples of some files, one file after another."""
         for source in sources:
-            yield from self.made(source, stream_records(source, within=self.within, keyed=self.keyed), picture)
+            yield from self.make_examples(source, stream_records(source, within=self.within, keyed=self.keyed), picture)
 
-    def made(self, source: object, rows: Iterable[tuple[str, JsonRecord]], picture: Picture) -> Iterator[Example]:
+    def make_examples(
+        self, source: object, rows: Iterable[tuple[str, JsonRecord]], picture: Picture
+    ) -> Iterator[Example]:
         """Yields the examples of records with their keys.
 
         Raises:
@@ -209,7 +211,7 @@ class Loader(ABC):
         raise folder.lacks("questions", names, hint)
 
 
-def answer_text(answer: Any) -> str:
+def gold_text(answer: Any) -> str:
     """An answer as the engine gives it: truth is "yes" or "no", a number its digits.
 
     Raises:
@@ -222,7 +224,7 @@ def answer_text(answer: Any) -> str:
     return str(answer)
 
 
-def truth(label: Any) -> tuple[str, ...]:
+def truth_gold(label: Any) -> tuple[str, ...]:
     """A label "True", "false" or a bool as gold; none where there is no label.
 
     Raises:

@@ -37,7 +37,7 @@ from typing import ClassVar
 from ...core.errors import InputError
 from ..task import Example
 from .files import JsonRecord
-from .loader import Loader, Picture, truth
+from .loader import Loader, Picture, truth_gold
 
 BOXES = ((0, 0, 100, 100), (150, 0, 250, 100), (300, 0, 400, 100))
 """Left, top, right, bottom of the boxes in pixels."""
@@ -88,7 +88,7 @@ class NLVR(Loader):
                 question=str(row["sentence"]),
                 images=tuple(replace(image, crop=box) for box in BOXES),
                 form="set",
-                gold=truth(row.get("label")),
+                gold=truth_gold(row.get("label")),
                 cluster=first,
                 record={"group": first},
             )
@@ -131,13 +131,13 @@ class NLVR2(Loader):
             question=str(row["sentence"] if "sentence" in row else row["question"]),
             images=tuple(picture(name, inside + name) for name in (f"{pair}-img0.png", f"{pair}-img1.png")),
             form="set",
-            gold=truth(row["label"] if "label" in row else row.get("answer")),
+            gold=truth_gold(row["label"] if "label" in row else row.get("answer")),
             cluster=pair.rpartition("-")[0],  # the set: its sentences are about the same photographs
-            record={"group": group(key)},
+            record={"group": group_key(key)},
         )
 
 
-def group(identifier: str) -> str:
+def group_key(identifier: str) -> str:
     """The identifier without its pair: what the rows of one set and sentence share.
 
     Raises:

@@ -20,9 +20,9 @@ from typing import Any
 from ...core.collection import Collection
 from ...core.errors import InputError, UnknownNameError
 from ...core.given_files import parse_json, pictures_and_question
-from ..task import Example, Located, PictureFile
+from ..task import DatasetPicture, Example, Located
 from .files import open_text
-from .loader import Split, answer_text
+from .loader import Split, gold_text
 
 FIELDS = frozenset(("image", "images", "question", "answer", "id"))
 SHORT = 40
@@ -47,8 +47,8 @@ def open_own(path: Path, folder: Path | None = None, group_by: Sequence[str] = (
     if not path.is_file():
         raise InputError(f"No file of questions at {path}.", hint="Check the path.")
     # Many lines name the same picture, or the same folder.
-    pictures = lru_cache(maxsize=1024)(partial(_pictures, folder or path.parent))
-    read = partial(_examples, Located(path), pictures)
+    pictures = lru_cache(maxsize=1024)(partial(_named_pictures, folder or path.parent))
+    read = partial(_read_examples, Located(path), pictures)
     groups: dict[str, set[str]] = {}
     for example in read(None):
         for name, value in example.groups.items():
@@ -66,16 +66,16 @@ def open_own(path: Path, folder: Path | None = None, group_by: Sequence[str] = (
     return Split("own", path.stem, "", (Located(path),), partial(read, chosen))
 
 
-def _pictures(folder: Path, word: str) -> tuple[PictureFile, ...]:
+def _named_pictures(folder: Path, word: str) -> tuple[DatasetPicture, ...]:
     """Returns the picture that a line names, or those of the folder that it names."""
     path = folder / word
     if not os.path.isdir(path):  # noqa: PTH112 - any name may come
-        return (PictureFile(path),)
-    return tuple(PictureFile(picture.path, picture.member) for picture in Collection(path).open())
+        return (DatasetPicture(path),)
+    return tuple(DatasetPicture(picture.path, picture.member) for picture in Collection(path).open())
 
 
-def _examples(
-    source: Located, pictures: Callable[[str], tuple[PictureFile, ...]], groups: Sequence[str] | None
+def _read_examples(
+    source: Located, pictures: Callable[[str], tuple[DatasetPicture, ...]], groups: Sequence[str] | None
 ) -> Iterator[Example]:
     """Yields the questions of a file; ``groups`` None names all fields that can group.
 
@@ -83,7 +83,7 @@ def _examples(
         InputError: a line is not as it should be.
     """
     lines: dict[str, int] = {}
-    for number, row in _rows(source):
+    for number, row in _numbered_rows(source):
         where = f"{source}, line {number}"
         words, question = pictures_and_question(row, where)
         images = tuple(image for word in words for image in pictures(word))
@@ -94,22 +94,22 @@ def _examples(
             raise InputError(f"{where} {wrong or 'has an id that is no text'}.", hint=_HINT)
         if (first := lines.setdefault(str(name), number)) != number:
             raise InputError(f"{where}: line {first} has the id {name!r} too.", hint="Give each line an id of its own.")
-        values = {"images": str(len(images)), **_short(row)}
+        values = {"images": str(len(images)), **_group_values(row)}
         yield Example(
             id=str(name),
             question=question,
             images=images,
             form="image" if len(images) == 1 else "set",
-            gold=_gold(row, where),
+            gold=_gold_of_row(row, where),
             groups={column: value for column, value in values.items() if groups is None or column in groups},
             cluster=" ".join(sorted(words)),
         )
 
 
-def _gold(row: Mapping[str, Any], where: str) -> tuple[str, ...]:
+def _gold_of_row(row: Mapping[str, Any], where: str) -> tuple[str, ...]:
     answer = row.get("answer")
     try:
-        gold = tuple(map(answer_text, answer if isinstance(answer, list) else [answer]))
+        gold = tuple(map(gold_text, answer if isinstance(answer, list) else [answer]))
     except TypeError:
         gold = ()
     if not gold or not all(map(str.strip, gold)):
@@ -117,15 +117,15 @@ def _gold(row: Mapping[str, Any], where: str) -> tuple[str, ...]:
     return gold
 
 
-def _short(row: Mapping[str, Any]) -> dict[str, str]:
+def _group_values(row: Mapping[str, Any]) -> dict[str, str]:
     """Returns the values of a line that can name a group."""
     groups_ = {
         name: value for name, value in row.items() if name not in FIELDS and isinstance(value, str | int | float)
     }
-    return {name: text for name, value in groups_.items() if 0 < len(text := answer_text(value).strip()) <= SHORT}
+    return {name: text for name, value in groups_.items() if 0 < len(text := gold_text(value).strip()) <= SHORT}
 
 
-def _rows(source: Located) -> Iterator[tuple[int, Any]]:
+def _numbered_rows(source: Located) -> Iterator[tuple[int, Any]]:
     """Yields the lines that are not empty, with their numbers, reading as it goes."""
     with open_text(source) as file:
         try:

@@ -23,7 +23,7 @@ from collections.abc import Iterator
 
 from ..task import Example
 from .files import JsonRecord
-from .loader import Loader, Picture, truth
+from .loader import Loader, Picture, truth_gold
 
 FOLDERS = {
     "single_needle": ("single_needle/VHs_large", "VHs_full/single_needle", "VHs_large"),
@@ -65,15 +65,15 @@ class VisualHaystacks(Loader):
         yield Example(
             id=str(row.get("id") or " ".join((question, *needles))),
             question=question,
-            images=tuple(picture(*_paths(name)) for name in names),
+            images=tuple(picture(*_coco_paths(name)) for name in names),
             form="set",
-            gold=truth(_ANSWERS[texts["gpt"].strip(" .").lower()]) if "gpt" in texts else (),
+            gold=truth_gold(_ANSWERS[texts["gpt"].strip(" .").lower()]) if "gpt" in texts else (),
             groups={"images": str(len(names)), "needles": str(len(needles))},
             cluster=" ".join(sorted(needles)),
         )
 
 
-def _paths(name: str) -> tuple[str, ...]:
+def _coco_paths(name: str) -> tuple[str, ...]:
     """Where a picture may be: as the file says, or in COCO's folders, with or without ``coco/`` before them."""
     folder, file = name.split("/")[-2:] if "/" in name else ("", name)
     folders = (folder,) if folder else ("val2017", "test2017")

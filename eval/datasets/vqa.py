@@ -32,7 +32,7 @@ from typing import Any, ClassVar
 
 from ..task import Example, Located
 from .files import Folder, JsonRecord, stream_records
-from .loader import Loader, Picture, answer_text
+from .loader import Loader, Picture, gold_text
 
 FOLDERS = ("", "annotations/", "questions/", "coco/annotations/", "vqa/")
 COCO_NAME = re.compile(r"COCO_\w+_0*(\d+)\.\w+")
@@ -84,7 +84,7 @@ class VQA(Loader):
         }
         asked = stream_records(source, within=self.within)
         rows = ((key, row | annotations.get(str(row.get("question_id")), {})) for key, row in asked)
-        yield from self.made(source, rows, picture)
+        yield from self.make_examples(source, rows, picture)
 
     def example(
         self, row: JsonRecord, picture: Picture, gold: tuple[str, ...], record: Mapping[str, Any] = {}
@@ -141,10 +141,10 @@ class VQAv2(VQA):
 
     def examples(self, key: str, row: JsonRecord, picture: Picture) -> Iterator[Example]:
         """Turns a question into an example."""
-        answers = _answers(row)
+        answers = _answer_records(row)
         if answers and "raw_answer" in answers[0]:
             raise ValueError("its answers are stemmed, as OK-VQA's are")
-        yield self.example(row, picture, tuple(answer_text(answer["answer"]) for answer in answers))
+        yield self.example(row, picture, tuple(gold_text(answer["answer"]) for answer in answers))
 
 
 class OKVQA(VQA):
@@ -171,15 +171,15 @@ class OKVQA(VQA):
 
     def examples(self, key: str, row: JsonRecord, picture: Picture) -> Iterator[Example]:
         """Turns a question into an example."""
-        answers = _answers(row)
+        answers = _answer_records(row)
         gold = tuple(
-            answer_text(answer["raw_answer"] if "raw_answer" in answer else answer["answer"]) for answer in answers
+            gold_text(answer["raw_answer"] if "raw_answer" in answer else answer["answer"]) for answer in answers
         )
         kept = [{name: answer[name] for name in ("raw_answer", "answer") if name in answer} for answer in answers]
         yield self.example(row, picture, gold, {"answers": kept} if kept else {})
 
 
-def _answers(row: JsonRecord) -> list[dict[str, Any]]:
+def _answer_records(row: JsonRecord) -> list[dict[str, Any]]:
     """The answers of an annotation, or of a record in list format, as records; empty where there are none.
 
     Raises:
@@ -191,4 +191,4 @@ def _answers(row: JsonRecord) -> list[dict[str, Any]]:
     if answers is None:
         return []
     listed = answers if isinstance(answers, list) else [answers]
-    return [answer if isinstance(answer, dict) else {"answer": answer_text(answer)} for answer in listed]
+    return [answer if isinstance(answer, dict) else {"answer": gold_text(answer)} for answer in listed]

@@ -22,7 +22,7 @@ from .vqa import OKVQA_VARIANTS, VQAV2_VARIANTS, VQAMetric
 __all__ = ["VARIANTS", "Metric", "metric_for"]
 
 
-def _own(variant: str, variants: Readings) -> Metric:
+def _own_metric(variant: str, variants: Readings) -> Metric:
     if variant == "vqa":
         return VQAMetric("", VQAV2_VARIANTS)
     return ExactMatch(variant, variants) if variant else OwnMatch()
@@ -37,7 +37,7 @@ _METRICS: Mapping[str, tuple[Callable[..., Metric], Mapping[str, Any]]] = {
     "okvqa": (VQAMetric, OKVQA_VARIANTS),
     "collections": (CollectionMetric, COLLECTION_VARIANTS),
     "vhs": (ExactMatch, TRUTH_VARIANTS),
-    "own": (_own, {"": None, **OWN_VARIANTS, "vqa": None}),
+    "own": (_own_metric, {"": None, **OWN_VARIANTS, "vqa": None}),
 }
 VARIANTS: Mapping[str, tuple[str, ...]] = {name: tuple(all) for name, (_, all) in _METRICS.items()}
 """Variants by data set; the empty one is the default, and "release" scores as the paper's release does."""

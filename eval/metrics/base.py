@@ -44,7 +44,7 @@ class Metric(ABC):
         """Returns the figures named in ``reasons``, of examples with their predictions."""
         return {}
 
-    def selected(self, selections: Iterable[tuple[Example, Sequence[int]]]) -> dict[str, Figure]:
+    def picture_figures(self, selections: Iterable[tuple[Example, Sequence[int]]]) -> dict[str, Figure]:
         """Returns further figures named in ``reasons``, of examples with the numbers of the pictures that answers
         count or name."""
         return {}

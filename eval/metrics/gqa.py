@@ -17,12 +17,12 @@ from . import text
 from .base import ExactMatch, Figure, Readings
 
 
-def _plain(answer: str) -> str:
+def _plain_answer(answer: str) -> str:
     return answer.strip().rstrip(".").lower()
 
 
 GQA_VARIANTS: Readings = {
-    "": ("exact match", _plain, _plain),
+    "": ("exact match", _plain_answer, _plain_answer),
     "official": ("exact match (official: letter by letter)", str, str),
     "lmms": ("exact match (lmms-eval: no case, no punctuation)", text.lmms_exact, text.lmms_exact),
     # Rewrites the prediction only, so that an answer such as "t-shirt" can never be right.
@@ -87,7 +87,7 @@ class GQAMetric(ExactMatch):
             others = [id for id in record.get("entailed") or () if id != example.id]
             if score and others:
                 entailed.append((others, cluster))
-        validity, plausibility = self._judged(judged)
+        validity, plausibility = self._judge_choices(judged)
         return {
             "balanced": mean_of(hits),
             "consistency": _consistency(right, entailed),
@@ -96,7 +96,7 @@ class GQAMetric(ExactMatch):
             "distribution": _chi_square(golds, finds),
         }
 
-    def _judged(self, judged: Mapping[str, tuple[str, bool, str]]) -> tuple[Interval | None, Interval | None]:
+    def _judge_choices(self, judged: Mapping[str, tuple[str, bool, str]]) -> tuple[Interval | None, Interval | None]:
         """Shares of answers that are valid, and that are plausible; None where any question has no choices."""
         valid: list[tuple[bool, str]] = []
         plausible: list[tuple[bool, str]] = []

@@ -100,14 +100,14 @@ def same_answer(gold: str, prediction: str) -> bool:
 @lru_cache(maxsize=65_536)
 def _readings(text: str) -> frozenset[str]:
     """Returns what a text reads as, with hyphens as spaces and as nothing."""
-    plain = _plain(text)
-    spellings = {" ".join(_words(plain, hyphen)) for hyphen in (" ", "")}
+    plain = _plain_text(text)
+    spellings = {" ".join(_plain_words(plain, hyphen)) for hyphen in (" ", "")}
     return frozenset(
         {"true": "yes", "false": "no", "none": "0"}.get(spelling, spelling) or f"mark {plain}" for spelling in spellings
     )
 
 
-def _plain(text: str) -> str:
+def _plain_text(text: str) -> str:
     """Returns a text without what nobody sees: forms of a character, case, kinds of quotes and dashes."""
     # Unicode would make 102 of "10²", and 11/2 of "1½".
     kept = _RAISED.sub(lambda match: f"^{unicodedata.normalize('NFKC', match[0])}", text)
@@ -121,12 +121,14 @@ def _plain(text: str) -> str:
     return " ".join(seen.replace("\u2044", "/").replace("\ufe0f", "").split())
 
 
-def _words(plain: str, hyphen: str) -> Iterator[str]:
+def _plain_words(plain: str, hyphen: str) -> Iterator[str]:
     """Yields the words of a plain text that count, with numbers as their values."""
     text = _INITIALS.sub(lambda match: match[0].replace(".", ""), plain)
     text = re.sub(r" ?/ ?", "/", _DECADE.sub("", text)).replace("&", " & ")
-    text = re.sub(r"\bper cent\b", "percent", _unquoted(text))
-    tokens = _counted([token for chunk in _PARTED.sub(", ", text).split() for token in _tokens(chunk, hyphen)])
+    text = re.sub(r"\bper cent\b", "percent", _remove_quotes(text))
+    tokens = _combine_numbers(
+        [token for chunk in _PARTED.sub(", ", text).split() for token in _split_chunk(chunk, hyphen)]
+    )
     for place, (token, ends) in enumerate(tokens):
         after = tokens[place + 1][0] if place + 1 < len(tokens) else None
         number_after, number_before = (
@@ -149,7 +151,7 @@ def _has_article(article: str, after: Decimal | str | None) -> bool:
     return article != "a" or (isinstance(after, str) and after not in ("and", "or") and len(after) > 1)
 
 
-def _unquoted(text: str) -> str:
+def _remove_quotes(text: str) -> str:
     """Returns a text without quotes and stars in pairs; a lone one may be an inch, or the mark A*."""
     for mark in ('"', "'", "**", "*"):
         sign = re.escape(mark)
@@ -157,7 +159,7 @@ def _unquoted(text: str) -> str:
     return text
 
 
-def _tokens(chunk: str, hyphen: str) -> Iterator[_Token]:
+def _split_chunk(chunk: str, hyphen: str) -> Iterator[_Token]:
     core = chunk.lstrip(_EDGES[0])
     bare = core.rstrip(_EDGES[1])
     if core.endswith(":)"):  # it is nobody's bracket
@@ -165,41 +167,41 @@ def _tokens(chunk: str, hyphen: str) -> Iterator[_Token]:
     ends = any(mark in ",.;:" for mark in core[len(bare) :])
     if not bare:
         return
-    *first, last = list(_pieces(bare, hyphen))
+    *first, last = list(_token_values(bare, hyphen))
     yield from ((token, False) for token in first)
     yield last, ends
 
 
-def _pieces(bare: str, hyphen: str) -> list[Decimal | str]:
+def _token_values(bare: str, hyphen: str) -> list[Decimal | str]:
     if bare == "-":
         return ["-"]
     if (time := _TIME.fullmatch(bare)) is not None:
         return [time[1], *([time[2]] if time[2] else [])]
     if (match := _NUMBER.fullmatch(bare)) is not None:
-        return _number(match)
+        return _number_values(match)
     parts = bare.split("-")
     if len(parts) > 1 and all(parts):
         numbers = [_NUMBER.fullmatch(part) is not None or part in _SMALL for part in parts]
-        composed = any(map(_composed, parts, parts[1:]))
+        composed = any(map(_is_compound, parts, parts[1:]))
         if composed:
-            return [piece for part in parts for piece in _pieces(part, hyphen)]
+            return [piece for part in parts for piece in _token_values(part, hyphen)]
         if all(numbers):
-            return [piece for part in parts for piece in ("-", *_pieces(part, hyphen))][1:]
-        return [piece for part in hyphen.join(parts).split() for piece in _pieces(part, hyphen)]
+            return [piece for part in parts for piece in ("-", *_token_values(part, hyphen))][1:]
+        return [piece for part in hyphen.join(parts).split() for piece in _token_values(part, hyphen)]
     if re.fullmatch(r"\d+(?:,\d+)+", bare):  # no number that all write so: a list, or a decimal comma
         return [" , ".join(bare.split(","))]
     word = _APOSTROPHE.sub("", bare).strip("-") or bare
     return [_SAME.get(word, word)]
 
 
-def _composed(first: str, second: str) -> bool:
+def _is_compound(first: str, second: str) -> bool:
     """Whether two words are one number in words, such as twenty and one."""
     if first in _TENS:
         return 0 < (_SMALL.get(second) or _ORDINALS.get(second, 0)) < 10
     return (first in _SMALL and second in _SCALES) or (first in _SCALES and (second in _SMALL or second in _SCALES))
 
 
-def _number(match: re.Match[str]) -> list[Decimal | str]:
+def _number_values(match: re.Match[str]) -> list[Decimal | str]:
     digits, after = match["value"].replace(",", ""), match["after"]
     whole = digits.split(".")[0]
     if (len(whole) > 1 and whole[0] == "0") or len(digits) > _DIGITS:  # a code, not a quantity
@@ -212,7 +214,7 @@ def _number(match: re.Match[str]) -> list[Decimal | str]:
     return [value, *(_SAME.get(part, part) for part in (match["before"], after) if part)]
 
 
-def _counted(tokens: Sequence[_Token]) -> list[_Token]:
+def _combine_numbers(tokens: Sequence[_Token]) -> list[_Token]:
     """Returns tokens with numbers in words, signs in words and currencies before their numbers as digits have them."""
     parsed: list[_Token] = []
     place = 0

@@ -60,7 +60,7 @@ def family(attribute: str) -> frozenset[str]:
     return next((words for words in FAMILIES.values() if attribute in words), frozenset())
 
 
-def singular(name: str) -> str:
+def singular_name(name: str) -> str:
     """Returns a name with its last word in the singular, as far as simple rules go."""
     head, _, word = name.rpartition(" ")
     if word in _PLURALS:
@@ -127,7 +127,7 @@ class SceneGraphs(dict[str, SceneGraph]):
         """Reads ``the large red stars`` as noun and attributes; None where a word is not in the vocabulary."""
         words = re.sub(r"^(?:an?|the|any|some)\s+", "", text.lower().strip(" ?.")).split()
         for cut in range(len(words)):
-            noun = singular(" ".join(words[cut:]))
+            noun = singular_name(" ".join(words[cut:]))
             if noun in self.names:
                 attributes = frozenset(map(canonical, words[:cut]))
                 return (noun, attributes) if all(map(self.knows, attributes)) else None
@@ -141,7 +141,7 @@ class SceneGraphs(dict[str, SceneGraph]):
 def _object(record: Mapping[str, Any]) -> SceneObject:
     left, top = float(record["x"]), float(record["y"])
     return SceneObject(
-        singular(str(record["name"]).lower()),
+        singular_name(str(record["name"]).lower()),
         (left, top, left + float(record["w"]), top + float(record["h"])),
         frozenset(canonical(str(attribute).lower()) for attribute in record.get("attributes", ())),
     )
@@ -204,7 +204,7 @@ class SceneJudge(NamedTuple):
 
     def position(self, text: str) -> Truth | None:
         """Returns where something is: inside its box, or within a patch of it."""
-        called = self._called(text, narrowly=True)
+        called = self._named_objects(text, narrowly=True)
         if not any(fits for _, fits in called):
             return None
         across, up = GRID / self.graph.width, GRID / self.graph.height
@@ -224,28 +224,28 @@ class SceneJudge(NamedTuple):
     # -- one kind of question each ------------------------------------------------------------------------------------
 
     def _exists(self, what: str) -> Truth | None:
-        return _yes_no(True) if any(fits for _, fits in self._called(what)) else None
+        return _yes_no_truth(True) if any(fits for _, fits in self._named_objects(what)) else None
 
     def _attribute(self, kind: str, what: str) -> Truth | None:
         options = FAMILIES["color" if kind == "color" else "size"]
-        shown = {object_.attributes & options for object_ in self._named(what)}
+        shown = {object_.attributes & options for object_ in self._described_objects(what)}
         if len(shown) != 1 or not (accepted := shown.pop()):
             return None  # they differ, or have none
 
         def holds(value: Any) -> bool:
-            values = {word for word_ in _words(value) if (word := canonical(word_)) in options}
+            values = {word for word_ in _split_words(value) if (word := canonical(word_)) in options}
             return bool(values) and values <= accepted
 
         return Truth(" or ".join(sorted(accepted)), holds)
 
     def _verify(self, rest: str) -> Truth | None:
         what, _, attribute = rest.rpartition(" ")
-        shown = {object_.shows(canonical(attribute)) for object_ in self._named(what)}
-        return _yes_no(shown.pop()) if len(shown) == 1 and self.words.knows(canonical(attribute)) else None
+        shown = {object_.shows(canonical(attribute)) for object_ in self._described_objects(what)}
+        return _yes_no_truth(shown.pop()) if len(shown) == 1 and self.words.knows(canonical(attribute)) else None
 
     # -- small parts --------------------------------------------------------------------------------------------------
 
-    def _called(self, text: str, *, narrowly: bool = False) -> list[tuple[SceneObject, bool | None]]:
+    def _named_objects(self, text: str, *, narrowly: bool = False) -> list[tuple[SceneObject, bool | None]]:
         """Objects that a phrase's noun names, each with whether it has the attributes; ``narrowly`` no broad noun."""
         noun, attributes = self.words.parse(text) or ("", frozenset())
         matches: list[tuple[SceneObject, bool | None]] = []
@@ -255,9 +255,9 @@ class SceneJudge(NamedTuple):
                 matches.append((object_, False if False in shown else None if None in shown else True))
         return matches
 
-    def _named(self, text: str) -> list[SceneObject]:
+    def _described_objects(self, text: str) -> list[SceneObject]:
         """Objects that a phrase certainly describes; none where others might be meant."""
-        called = self._called(text, narrowly=True)
+        called = self._named_objects(text, narrowly=True)
         return [] if None in [fits for _, fits in called] else [object_ for object_, fits in called if fits]
 
 
@@ -272,10 +272,10 @@ _QUESTIONS: tuple[tuple[str, Callable[..., Truth | None]], ...] = (
 )
 
 
-def _yes_no(true: bool | None) -> Truth | None:
+def _yes_no_truth(true: bool | None) -> Truth | None:
     answer = "yes" if true else "no"
-    return None if true is None else Truth(answer, lambda value: _words(value)[:1] == [answer])
+    return None if true is None else Truth(answer, lambda value: _split_words(value)[:1] == [answer])
 
 
-def _words(value: Any) -> list[str]:
+def _split_words(value: Any) -> list[str]:
     return re.findall(r"[\w'-]+", str(value).lower())

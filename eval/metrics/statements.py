@@ -20,13 +20,13 @@ from . import text
 from .base import ExactMatch, Figure, Readings
 
 
-def _plain(prediction: str) -> str:
+def _plain_truth(prediction: str) -> str:
     return text.yes_no(prediction.strip().rstrip(".").lower())
 
 
 def number_text(prediction: str) -> str:
     """Returns an answer without case and full stop, True and False as yes and no, number words as digits."""
-    read = _plain(prediction)
+    read = _plain_truth(prediction)
     return text.NUMBERS.get(read, read)
 
 
@@ -36,7 +36,7 @@ def _members(text: str) -> str:
 
 _RELEASE = ("exact match (paper's release)", text.release, text.yes_no)
 TRUTH_VARIANTS: Readings = {
-    "": ("exact match (True and False read as yes and no)", _plain, _plain),
+    "": ("exact match (True and False read as yes and no)", _plain_truth, _plain_truth),
     "release": _RELEASE,
 }
 COVR_VARIANTS: Readings = {
@@ -81,7 +81,7 @@ class CollectionMetric(ExactMatch):
         errors = [error for example, number in answered if (error := count_error(example, number)) is not None]
         return {"count_error": fmean(errors) if errors else None}
 
-    def selected(self, selections: Iterable[tuple[Example, Sequence[int]]]) -> dict[str, Figure]:
+    def picture_figures(self, selections: Iterable[tuple[Example, Sequence[int]]]) -> dict[str, Figure]:
         """Returns the mean F1 of the pictures that answers name or count."""
         scores = [(f1(example.record["pictures"], numbers), example.cluster) for example, numbers in selections]
         return {"picture_f1": mean_of(scores)}

@@ -53,7 +53,7 @@ class StepSummary:
     those with a false one: ``wrong reason``."""
 
     @property
-    def judged(self) -> int:
+    def judged_count(self) -> int:
         """Questions with a judged step."""
         return self.outcomes.total()
 

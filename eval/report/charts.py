@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from ..metrics.steps import StepSummary
 from ..statistics import Interval
 from .figures import RunFigures, Summary
-from .tables import METHOD_LABELS, by_kind, pair_label, percent, points, too_few
+from .tables import METHOD_LABELS, by_kind, format_points, pair_label, percent, too_few
 
 SHARE = tuple((float(at), f"{at} %") for at in (0, 50, 100))
 """The scale of shares."""
@@ -52,7 +52,7 @@ class Chart:
 def headline(run: RunFigures) -> Iterator[Chart]:
     """The accuracy of each method, and the differences."""
     bars = [
-        _share(METHOD_LABELS[method], method, figures.accuracy)
+        _share_mark(METHOD_LABELS[method], method, figures.accuracy)
         for method, figures in run.summary.methods.items()
         if figures.accuracy is not None
     ]
@@ -61,13 +61,13 @@ def headline(run: RunFigures) -> Iterator[Chart]:
     for pair, paired in run.summary.pairs.items():
         gain = paired.difference
         line = None if too_few(gain) else (50 + 50 * gain.low, 50 + 50 * gain.high)
-        text = f"{points(gain)}, n {gain.n:,}"
+        text = f"{format_points(gain)}, n {gain.n:,}"
         marks.append(Mark(pair_label(pair), "", 50 + 50 * gain.value, line, text))
     ticks = ((0.0, "−100"), (50.0, "0"), (100.0, "+100"))
     yield Chart("Difference in points", tuple(marks), ticks, note="Same questions for both methods.")
 
 
-def cost(summary: Summary) -> Chart:
+def cost_chart(summary: Summary) -> Chart:
     """Accuracy against seconds a question, where both are known."""
     points = [
         (name, figures.accuracy, figures.cost.seconds)
@@ -77,14 +77,14 @@ def cost(summary: Summary) -> Chart:
     most = ROOM * max((seconds for _, _, seconds in points), default=0.0)
     marks = []
     for method, accuracy, seconds in points if most else ():
-        share = _share(METHOD_LABELS[method], method, accuracy)
+        share = _share_mark(METHOD_LABELS[method], method, accuracy)
         text = f"{share.text}: {seconds:.3f} s"
         marks.append(replace(share, at=100 * seconds / most, text=text, height=100 * accuracy.value))
     note = "Upwards: accuracy. To the right: mean seconds a question."
-    return Chart("Accuracy against seconds a question", tuple(marks), _seconds(most), note=note)
+    return Chart("Accuracy against seconds a question", tuple(marks), _seconds_ticks(most), note=note)
 
 
-def latency(summary: Summary) -> Chart:
+def latency_chart(summary: Summary) -> Chart:
     """Seconds a question as a distribution, where they are known."""
     costs = {
         method: figures.cost for method, figures in summary.methods.items() if figures.cost and figures.cost.spread
@@ -96,15 +96,15 @@ def latency(summary: Summary) -> Chart:
         text = f"median {cost_.spread[50]:.3f} s, 95 % in {cost_.spread[95]:.3f} s, n {cost_.rows:,}"
         marks.append(Mark(METHOD_LABELS[method], method, middle, (low, high), text, box=(first, third)))
     what = "dot: median, box: middle half, line: 5 % to 95 % of n questions"
-    return Chart("Distribution of seconds a question", tuple(marks), _seconds(most), what)
+    return Chart("Distribution of seconds a question", tuple(marks), _seconds_ticks(most), what)
 
 
-def kinds(summary: Summary) -> Iterator[Chart]:
+def kind_charts(summary: Summary) -> Iterator[Chart]:
     """Accuracy by kind of question: one chart a key."""
     for key, groups in by_kind(summary):
         largest = sorted(groups, key=lambda label: -groups[label].n)[:10]
         marks = [
-            _share(f"{label.replace('_', ' ')}, {METHOD_LABELS[method]}", method, share)
+            _share_mark(f"{label.replace('_', ' ')}, {METHOD_LABELS[method]}", method, share)
             for label, group in groups.items()
             if label in largest
             for method, share in group.accuracy.items()
@@ -113,21 +113,23 @@ def kinds(summary: Summary) -> Iterator[Chart]:
         yield Chart(f"By {key.replace('_', ' ')}" if key else "Kinds of questions", tuple(marks), SHARE, note=part)
 
 
-def primitives(summary: Summary, steps: StepSummary | None) -> Iterator[Chart]:
+def primitive_charts(summary: Summary, steps: StepSummary | None) -> Iterator[Chart]:
     """How often answers were right whose program used each primitive, and each of its calls that can be judged."""
     used = [
-        _share(name, "codevqa", figures.accuracy) for name, figures in summary.primitives.items() if figures.accuracy
+        _share_mark(name, "codevqa", figures.accuracy)
+        for name, figures in summary.primitives.items()
+        if figures.accuracy
     ]
     yield Chart("Right answers of programs that used it", tuple(used), SHARE)
     if steps:
-        judged = [_share(name, "codevqa", steps.shares[name]) for name in steps.calls if name in steps.shares]
+        judged = [_share_mark(name, "codevqa", steps.shares[name]) for name in steps.calls if name in steps.shares]
         yield Chart("Right of the judged calls", tuple(judged), SHARE, "95 % intervals, n judged calls")
 
 
-def _share(label: str, colour: str, share: Interval) -> Mark:
+def _share_mark(label: str, colour: str, share: Interval) -> Mark:
     line = None if too_few(share) else (100 * share.low, 100 * share.high)
     return Mark(label, colour, 100 * share.value, line, f"{percent(share)}, n {share.n:,}")
 
 
-def _seconds(most: float) -> tuple[tuple[float, str], ...]:
+def _seconds_ticks(most: float) -> tuple[tuple[float, str], ...]:
     return ((0.0, "0 s"), (50.0, f"{most / 2:.2g} s"), (100.0, f"{most:.2g} s"))

@@ -12,8 +12,8 @@ from ...core.errors import InputError
 from ...core.trace import Method
 from ..metrics import metric_for
 from ..run.store import Store
-from ..statistics import Interval, Paired, compare, mean
-from .tables import p_text, percent, points
+from ..statistics import Interval, Paired, compare_scores, mean
+from .tables import format_points, p_text, percent
 
 
 @dataclass
@@ -69,7 +69,7 @@ def compare_runs(first: Store, second: Store, *, method: Method = "codevqa") -> 
             continue
         difference.questions += 1
         difference.changed_answers += before.prediction != after.prediction
-        difference.changed_programs += _lines(before.program) != _lines(after.program)
+        difference.changed_programs += _program_lines(before.program) != _program_lines(after.program)
         score_before, two = (metric.score(example, row.prediction) for row in (before, after))
         if score_before is not None and two is not None:
             scores.append((score_before, two, example.cluster or example.id))
@@ -80,16 +80,16 @@ def compare_runs(first: Store, second: Store, *, method: Method = "codevqa") -> 
     if scores:
         ones, twos, clusters = zip(*scores, strict=True)
         difference.first, difference.second = (mean(values, clusters=clusters) for values in (ones, twos))
-        difference.paired = compare(twos, ones, clusters=clusters)
+        difference.paired = compare_scores(twos, ones, clusters=clusters)
     return difference
 
 
-def _lines(program: str | None) -> list[str]:
+def _program_lines(program: str | None) -> list[str]:
     """A program without the blank lines and trailing spaces that make no difference."""
     return [line.rstrip() for line in (program or "").splitlines() if line.strip()]
 
 
-def describe(difference: Difference) -> Iterator[str]:
+def describe_difference(difference: Difference) -> Iterator[str]:
     """Yields lines that say what differs, for a terminal."""
     what = f"{difference.data_name} {difference.split}, {difference.method}, {difference.metric}"
     yield f"{what}: {difference.questions:,} questions in both runs"
@@ -100,6 +100,6 @@ def describe(difference: Difference) -> Iterator[str]:
         yield f"first      {percent(difference.first)}"
         yield f"second     {percent(difference.second)}"
         few = f"; only {paired.difference.clusters} clusters" if paired.difference.few else ""
-        yield f"difference {points(paired.difference)} points, p = {p_text(paired)}{few}"
+        yield f"difference {format_points(paired.difference)} points, p = {p_text(paired)}{few}"
         yield f"better {paired.better:,}, worse {paired.worse:,}"
     yield f"answers changed: {difference.changed_answers:,}; programs changed: {difference.changed_programs:,}"

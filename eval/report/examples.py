@@ -23,10 +23,10 @@ MOST = 12
 ROOM = 1_600_000
 """Characters that they take of a page, at most."""
 
-Asked: TypeAlias = tuple[Example, Mapping[Method, Row]]
+AnsweredExample: TypeAlias = tuple[Example, Mapping[Method, Row]]
 
 
-class Shown(NamedTuple):
+class ExampleView(NamedTuple):
     """One example on the page."""
 
     example: Example
@@ -35,7 +35,7 @@ class Shown(NamedTuple):
     """Its pictures, program and calls."""
 
 
-def examples(runs: Sequence[RunFigures], here: Path | None = None) -> list[list[Shown]]:
+def show_examples(runs: Sequence[RunFigures], here: Path | None = None) -> list[list[ExampleView]]:
     """Returns a few examples of each run, of every outcome; no more than a page has room for.
 
     Args:
@@ -45,27 +45,27 @@ def examples(runs: Sequence[RunFigures], here: Path | None = None) -> list[list[
     return [list(_fitting(run, max(1, MOST // len(runs)), ROOM // len(runs), here)) for run in runs]
 
 
-def _fitting(run: RunFigures, most: int, room: int, here: Path | None) -> Iterator[Shown]:
-    for example, rows in _chosen(run):
+def _fitting(run: RunFigures, most: int, room: int, here: Path | None) -> Iterator[ExampleView]:
+    for example, rows in _choose_examples(run):
         first = rows.get("codevqa") or next(iter(rows.values()))
         beside = rows.get("pnpvqa") if first.method == "codevqa" else None
         page = answer_fragment(
             answer_of(example, first, maps=True),
-            _pictures(example, here),
+            _locate_pictures(example, here),
             answer_of(example, beside) if beside else None,
             alone=False,
         )
         if len(page) <= room:
             room -= len(page)
             most -= 1
-            yield Shown(example, rows, Markup(page))  # escaped by its template
+            yield ExampleView(example, rows, Markup(page))  # escaped by its template
         if not most:
             return
 
 
-def _chosen(run: RunFigures) -> list[Asked]:
+def _choose_examples(run: RunFigures) -> list[AnsweredExample]:
     """Returns questions of each outcome in turn, those on which methods differ first; of each, other programs first."""
-    outcomes: dict[tuple[tuple[bool | None, bool], ...], dict[tuple[bool, str], Asked]] = {}
+    outcomes: dict[tuple[tuple[bool | None, bool], ...], dict[tuple[bool, str], AnsweredExample]] = {}
     kinds = set[object]()
     for example, rows in first_pairs(run.store):
         verdicts = tuple((run.metric.right(example, row.prediction), row.fallback) for row in rows.values())
@@ -79,7 +79,7 @@ def _chosen(run: RunFigures) -> list[Asked]:
     return [kept for kept in chain.from_iterable(zip_longest(*turns)) if kept is not None]
 
 
-def _pictures(example: Example, here: Path | None) -> tuple[Picture, ...]:
+def _locate_pictures(example: Example, here: Path | None) -> tuple[Picture, ...]:
     """Returns the pictures of an example, where they are now; none where one is gone: the page names them then."""
     views = []
     for image in example.images:

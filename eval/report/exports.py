@@ -25,7 +25,7 @@ from ..task import Example, Row
 from .reading import metric_of
 
 
-def export(store: Store, format: str, out: Path | str, *, method: Method | None = None) -> int:
+def export_run(store: Store, format: str, out: Path | str, *, method: Method | None = None) -> int:
     """Writes a run; the file appears complete or not at all.
 
     Args:

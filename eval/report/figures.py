@@ -10,7 +10,7 @@ from ..metrics import Metric
 from ..metrics.base import Figure
 from ..metrics.scene_graphs import SceneGraphs
 from ..metrics.steps import StepSummary
-from ..run.run_info import Pace, RunInfo
+from ..run.run_info import RunInfo, RunPace
 from ..run.store import Store
 from ..statistics import Interval, Paired
 
@@ -112,7 +112,7 @@ class MethodSummary:
 
 
 @dataclass(frozen=True)
-class Group:
+class GroupFigures:
     """One line of a breakdown."""
 
     value: str
@@ -168,7 +168,7 @@ class Summary:
     """Each two methods on the questions both answered, by names such as ``codevqa-direct``: the first minus the
     second, in the order of :data:`codevqa.eval.task.PAIRS`."""
     clusters: int
-    breakdown: Mapping[str, tuple[Group, ...]]
+    breakdown: Mapping[str, tuple[GroupFigures, ...]]
     """By group key: numbers in their order, other values the most frequent first."""
     coverage: Coverage = Coverage(0, 0, {})
     confusion: Mapping[Method, Mapping[str, Mapping[str, int]]] = field(default_factory=dict)
@@ -186,7 +186,7 @@ class RunFigures:
     name: str
     store: Store
     info: RunInfo
-    pace: Pace | None
+    pace: RunPace | None
     metric: Metric
     summary: Summary
     graphs: SceneGraphs = field(default_factory=SceneGraphs)

@@ -96,8 +96,8 @@ def metric_of(info: RunInfo, data: Path | None = None) -> Metric:
     if info.dataset == "gqa" and info.split.startswith(("train", "val")):  # others have none, and might search long
         for folder in folders_of(info, data):
             with suppress(SetupError):
-                next(gqa.choices(folder, info.split), None)
-                find = partial(gqa.choices, folder, info.split)
+                next(gqa.read_choices(folder, info.split), None)
+                find = partial(gqa.read_choices, folder, info.split)
                 break
     return metric_for(info.dataset, info.variant, choices=find)
 

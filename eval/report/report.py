@@ -27,10 +27,10 @@ from ..metrics.steps import image_id, summarize_steps
 from ..run.store import Store
 from . import charts, tables
 from .diff import Difference, compare_runs
-from .examples import Shown, examples
+from .examples import ExampleView, show_examples
 from .figures import RunFigures
 from .reading import folders_of, metric_of, pairs_of
-from .rows import packed
+from .rows import pack_rows
 from .summary import summarize
 from .table import calls_text, pace_text
 
@@ -45,7 +45,7 @@ class Written(NamedTuple):
     """Their figures; the stores are closed."""
 
 
-def write(runs: Sequence[Path], out: Path | None = None, *, data: Path | None = None) -> Written:
+def write_report(runs: Sequence[Path], out: Path | None = None, *, data: Path | None = None) -> Written:
     """Writes ``report.html``.
 
     Args:
@@ -64,10 +64,10 @@ def write(runs: Sequence[Path], out: Path | None = None, *, data: Path | None = 
         folders = [store.folder.resolve() for store in stores]
         shared = os.path.commonpath([folder.parent for folder in folders])
         names = [folder.relative_to(shared).as_posix() for folder in folders]
-        figures = [_figures(name, store, data) for name, store in zip(names, stores, strict=True)]
+        figures = [_run_figures(name, store, data) for name, store in zip(names, stores, strict=True)]
         page = (stores[0].folder if out is None else out) / "report.html"
-        shown = examples(figures, data)
-        html = _html(figures, shown, packed(figures, shown))
+        shown = show_examples(figures, data)
+        html = _render_html(figures, shown, pack_rows(figures, shown))
         try:
             page.parent.mkdir(parents=True, exist_ok=True)
             page.write_text(html, encoding="utf-8")
@@ -79,7 +79,7 @@ def write(runs: Sequence[Path], out: Path | None = None, *, data: Path | None = 
     return Written(page, tuple(figures))
 
 
-def _html(runs: Sequence[RunFigures], shown: Sequence[Sequence[Shown]], data: str) -> str:
+def _render_html(runs: Sequence[RunFigures], shown: Sequence[Sequence[ExampleView]], data: str) -> str:
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
     from markupsafe import Markup
 
@@ -135,7 +135,7 @@ def _between(runs: Sequence[RunFigures]) -> Iterator[tuple[str, Difference]]:
                     yield f"{run.name} − {first.name}", compare_runs(first.store, run.store, method=method)
 
 
-def _figures(name: str, store: Store, data: Path | None) -> RunFigures:
+def _run_figures(name: str, store: Store, data: Path | None) -> RunFigures:
     if not store.counts():
         raise InputError(f"{store.folder} has no answers yet.", hint="Go on with it: codevqa eval ... --resume.")
     metric = metric_of(store.info, data=data)

@@ -19,9 +19,9 @@ from numpy.typing import NDArray
 
 from ...core.trace import Cost, Method
 from ..metrics.base import Figure, Metric
-from ..statistics import FEW_CLUSTERS, Interval, Paired, compare, mean, risk
+from ..statistics import FEW_CLUSTERS, Interval, Paired, compare_scores, mean, risk
 from ..task import METHODS, PAIRS, Example, Row
-from .figures import Coverage, ErrorLine, Group, MethodCost, MethodSummary, Repeats, Selective, Summary, Used
+from .figures import Coverage, ErrorLine, GroupFigures, MethodCost, MethodSummary, Repeats, Selective, Summary, Used
 
 NOTHING = float("nan")
 SHARES = (0.2, 0.4, 0.6, 0.8, 1.0)
@@ -53,10 +53,10 @@ def summarize(pairs: Iterable[tuple[Example, Mapping[Method, Row]]], metric: Met
     reasons = Counter[str]()
     for example, rows in pairs:
         for method, row in rows.items():
-            if row.unasked:
+            if row.is_unasked:
                 unasked.add(row.id)
                 reasons[str(row.error)] += 1
-            kept_row = _kept(len(examples), example, row, metric)
+            kept_row = _keep_row(len(examples), example, row, metric)
             kept.setdefault(method, {}).setdefault(row.repeat, {})[example.id] = kept_row
             if "outside" in row.trace:
                 outside.add(example.id)
@@ -85,7 +85,7 @@ def summarize(pairs: Iterable[tuple[Example, Mapping[Method, Row]]], metric: Met
                 kept[name],
                 clusters,
                 metric,
-                metric.corpus(answered.get(name, ())) | metric.selected(picked.get(name, ())),
+                metric.corpus(answered.get(name, ())) | metric.picture_figures(picked.get(name, ())),
             )
             for name in slices.scores
         },
@@ -95,8 +95,8 @@ def summarize(pairs: Iterable[tuple[Example, Mapping[Method, Row]]], metric: Met
         breakdown=slices.breakdown(examples, next(iter(gains), None)),
         coverage=Coverage(n, len(unasked), dict(reasons.most_common())),
         confusion={method: _confusion(kept[method][0].values(), examples) for method in slices.scores},
-        primitives=_primitives(list(kept.get("codevqa", {}).get(0, {}).values()), clusters),
-        notes=(*_notes(examples, len(names), metric), *_outside(outside, n)),
+        primitives=_primitive_figures(list(kept.get("codevqa", {}).get(0, {}).values()), clusters),
+        notes=(*_interval_notes(examples, len(names), metric), *_outside_notes(outside, n)),
     )
 
 
@@ -123,7 +123,7 @@ class _Kept(NamedTuple):
         return not self.row.prediction and self.row.error is not None
 
 
-def _kept(place: int, example: Example, row: Row, metric: Metric) -> _Kept:
+def _keep_row(place: int, example: Example, row: Row, metric: Metric) -> _Kept:
     score = metric.score(example, row.prediction)
     plain = NOTHING if row.program is None else _is_plain_pass(row, example.question)
     sure = row.trace.get("confidence")
@@ -138,7 +138,7 @@ def _calls(row: Row) -> list[Mapping[str, Any]]:
     return [call for call in row.trace.get("calls", ()) if call.get("name") not in ("open_image", "open_images")]
 
 
-def _primitives(kept: Sequence[_Kept], clusters: NDArray[np.int64]) -> dict[str, Used]:
+def _primitive_figures(kept: Sequence[_Kept], clusters: NDArray[np.int64]) -> dict[str, Used]:
     """Returns how programs used each primitive; an answer counts for all that its program called."""
     figures = {}
     for name, count in sum((kept_row.calls for kept_row in kept), Counter[str]()).most_common():
@@ -170,11 +170,11 @@ def _method(
         reasons={name: metric.reasons[name] for name, figure in corpus.items() if figure is None},
         repeats=_repeats([repeat for _, repeat in sorted(rows.items())], clusters) if len(rows) > 1 else None,
         selective=_selective([kept_row for kept_row in kept if not math.isnan(kept_row.score)]),
-        cost=_cost([kept_row.cost for kept_row in kept if kept_row.cost is not None]),
+        cost=_mean_cost([kept_row.cost for kept_row in kept if kept_row.cost is not None]),
     )
 
 
-def _notes(examples: Sequence[Example], clusters: int, metric: Metric) -> Iterator[str]:
+def _interval_notes(examples: Sequence[Example], clusters: int, metric: Metric) -> Iterator[str]:
     n, short = len(examples), sum(0 < len(example.gold) < metric.answers for example in examples)
     if clusters == n:
         yield "Intervals are 95 %: Wilson's for shares, Student's t for differences, each question by itself."
@@ -195,7 +195,7 @@ def _notes(examples: Sequence[Example], clusters: int, metric: Metric) -> Iterat
         )
 
 
-def _outside(outside: Set[str], n: int) -> Iterator[str]:
+def _outside_notes(outside: Set[str], n: int) -> Iterator[str]:
     if outside:
         yield (
             f"{len(outside):,} of {n:,} questions lie outside of what the models know: pictures look unlike those that "
@@ -238,7 +238,7 @@ def _errors(kept: Sequence[_Kept]) -> tuple[ErrorLine, ...]:
     return tuple(lines)
 
 
-def _cost(costs: Sequence[Cost]) -> MethodCost | None:
+def _mean_cost(costs: Sequence[Cost]) -> MethodCost | None:
     """Means over the rows that say what they cost; None where none does."""
     if not costs:
         return None
@@ -301,7 +301,7 @@ class _Slices(NamedTuple):
     """One score an example, NaN where there is none."""
     clusters: NDArray[np.int64]
 
-    def breakdown(self, examples: Sequence[Example], pair: str | None) -> dict[str, tuple[Group, ...]]:
+    def breakdown(self, examples: Sequence[Example], pair: str | None) -> dict[str, tuple[GroupFigures, ...]]:
         """Figures by key and value, with the difference of a pair: numbers in their order, other values the most
         frequent first."""
         keys: dict[str, dict[str, list[int]]] = {}
@@ -309,10 +309,10 @@ class _Slices(NamedTuple):
         # COVR's own groups tell each number up to five.
         sized = len(counts) > 1 and (max(counts) > 5 or not any("images" in example.groups for example in examples))
         for place, example in enumerate(examples):
-            size = {"pictures": _size(len(example.images))} if sized else {}
+            size = {"pictures": _size_group(len(example.images))} if sized else {}
             for key, value in {**example.groups, **size}.items():
                 keys.setdefault(key, {}).setdefault(value, []).append(place)
-        by_name: dict[str, tuple[Group, ...]] = {}
+        by_name: dict[str, tuple[GroupFigures, ...]] = {}
         for key, values in keys.items():
             numbers = {value: int(number[1]) for value in values if (number := _NUMBERS.fullmatch(value))}
             counted = len(numbers) == len(values)
@@ -321,13 +321,13 @@ class _Slices(NamedTuple):
             by_name[key] = tuple(group for group in groups if group.n)
         return by_name
 
-    def _group(self, value: str, places: Sequence[int], pair: str | None) -> Group:
+    def _group(self, value: str, places: Sequence[int], pair: str | None) -> GroupFigures:
         scores_ = {method: scores[places] for method, scores in self.scores.items()}
         n = int((~np.isnan(list(scores_.values()))).any(axis=0).sum())
         means = {method: _known_mean(scores, self.clusters[places]) for method, scores in scores_.items()}
         accuracy = {method: mean_ for method, mean_ in means.items() if mean_ is not None}
         paired = next((self.paired(first, two, places) for first, two in PAIRS if f"{first}-{two}" == pair), None)
-        return Group(value, n, accuracy, paired)
+        return GroupFigures(value, n, accuracy, paired)
 
     def paired(self, first: Method, two: Method, places: Sequence[int]) -> Paired | None:
         """One method against another where both have a score; None where they never do."""
@@ -337,10 +337,10 @@ class _Slices(NamedTuple):
         both = ~(np.isnan(ours) | np.isnan(theirs))
         if not both.any():
             return None
-        return compare(ours[both], theirs[both], clusters=self.clusters[places][both])
+        return compare_scores(ours[both], theirs[both], clusters=self.clusters[places][both])
 
 
-def _size(pictures: int) -> str:
+def _size_group(pictures: int) -> str:
     """Returns the group of a set: 1, 2, 3-4, 5, 6-10, ..."""
     low = 1
     for high in SIZES:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from ..run.run_info import Pace, RunInfo
+from ..run.run_info import RunInfo, RunPace
 from ..statistics import Interval
 from .figures import Summary
 
 
-def summary_lines(info: RunInfo, summary: Summary, pace: Pace | None = None) -> list[str]:
+def summary_lines(info: RunInfo, summary: Summary, pace: RunPace | None = None) -> list[str]:
     """Returns the main figures of a run: accuracy of each method, their difference, errors."""
     hidden = f", {summary.hidden:,} without a published answer" if summary.hidden else ""
     lines = [f"{info.data_name} {info.split}: {summary.examples:,} questions{hidden}; {summary.metric}"]
@@ -32,7 +32,7 @@ def summary_lines(info: RunInfo, summary: Summary, pace: Pace | None = None) -> 
         )
         for method, figures in summary.methods.items()
     )
-    lines += aligned(table)
+    lines += align_rows(table)
     for pair, paired in summary.pairs.items():
         name = pair.replace("-", " - ") if "direct" in summary.methods else "difference"
         lines.append(f"{name}  {paired}")
@@ -58,7 +58,7 @@ def summary_lines(info: RunInfo, summary: Summary, pace: Pace | None = None) -> 
     return [*lines, *_cost_lines(summary, pace), str(summary.coverage)]
 
 
-def _cost_lines(summary: Summary, pace: Pace | None) -> Iterator[str]:
+def _cost_lines(summary: Summary, pace: RunPace | None) -> Iterator[str]:
     for method, figures in summary.methods.items():
         if (cost := figures.cost) is not None:
             seconds = f"{cost.seconds:.3f} s (models {cost.model_seconds:.3f}, program {cost.program_seconds:.3f})"
@@ -74,12 +74,12 @@ def calls_text(calls: Mapping[str, float]) -> str:
     return ", ".join(f"{kind} {count:,.1f}" for kind, count in calls.items())
 
 
-def pace_text(pace: Pace | None) -> str:
+def pace_text(pace: RunPace | None) -> str:
     """Writes how fast a run went; empty where nothing was asked."""
     return f"{pace.rate:.2f} questions a second" if pace and pace.rate is not None else ""
 
 
-def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
+def align_rows(rows: Sequence[Sequence[str]]) -> list[str]:
     """Returns rows as lines, their columns one below the other."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return ["  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]

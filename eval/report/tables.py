@@ -10,7 +10,7 @@ from ..metrics.base import Figure
 from ..run.run_info import RunInfo
 from ..statistics import FEW_CLUSTERS, Interval, Paired, holm
 from ..task import METHODS
-from .figures import Group, RunFigures, Summary
+from .figures import GroupFigures, RunFigures, Summary
 from .paper import DRAWN, NOTE, PAPER
 
 FEW = 10
@@ -32,7 +32,7 @@ TIED = "\N{NO-BREAK SPACE}"
 
 
 @dataclass(frozen=True)
-class Table:
+class TextTable:
     """A table of texts; the first column names the row."""
 
     head: tuple[str, ...]
@@ -51,7 +51,7 @@ def percent(share: Interval | None, digits: int = 1) -> str:
     return f"{value} % ({TOO_FEW if too_few(share) else f'{low} to {high}'})".replace(" ", TIED)
 
 
-def points(difference: Interval | None) -> str:
+def format_points(difference: Interval | None) -> str:
     """Writes ``+2.5 (+0.9 to +4.1)`` in percentage points; a dash where there is nothing."""
     if difference is None:
         return "–"
@@ -69,14 +69,14 @@ def p_text(paired: Paired | None) -> str:
     return "–" if paired is None else f"{paired.p_value:.2g}{TIED}({paired.test})"
 
 
-def about(runs: Sequence[RunFigures]) -> dict[str, list[str]]:
+def facts_of_runs(runs: Sequence[RunFigures]) -> dict[str, list[str]]:
     """Returns what was run, by name: a text for each run."""
-    columns = [dict(_about(run.info, run.summary)) for run in runs]
+    columns = [dict(_run_facts(run.info, run.summary)) for run in runs]
     names = dict.fromkeys(name for column in columns for name in column)
     return {name: [column.get(name, "–") for column in columns] for name in names}
 
 
-def _about(info: RunInfo, summary: Summary) -> Iterator[tuple[str, str]]:
+def _run_facts(info: RunInfo, summary: Summary) -> Iterator[tuple[str, str]]:
     yield "data set", f"{info.data_name}, split {info.split}"
     hidden = f", {summary.hidden:,} of them without an answer to compare with" if summary.hidden else ""
     part = f", from place {info.offset:,} on" if info.offset else ""
@@ -103,10 +103,10 @@ def _about(info: RunInfo, summary: Summary) -> Iterator[tuple[str, str]]:
 # -- the result --------------------------------------------------------------------------------------------------------
 
 
-def result(runs: Sequence[RunFigures]) -> Table:
+def result_table(runs: Sequence[RunFigures]) -> TextTable:
     """The methods, one line a run: those of one data set together, the best first, then the paper's numbers.
 
-    Where the direct question was asked, differences stand in :func:`compared`.
+    Where the direct question was asked, differences stand in :func:`comparison_table`.
     """
     asked = {method for run in runs for method in run.summary.methods}
     three = "direct" in asked
@@ -133,10 +133,10 @@ def result(runs: Sequence[RunFigures]) -> Table:
     if len(rows) > len(runs):
         note.append(f"In italics: {NOTE}{f'; {DRAWN}' if any(run.info.drawn for run in runs) else ''}.")
     head = ("", "Questions", *(METHOD_LABELS[method] for method in shown), *(() if three else GAIN))
-    return Table(head, tuple(rows), note=" ".join(note), muted=frozenset(range(len(runs), len(rows))))
+    return TextTable(head, tuple(rows), note=" ".join(note), muted=frozenset(range(len(runs), len(rows))))
 
 
-def compared(runs: Sequence[RunFigures]) -> Table | None:
+def comparison_table(runs: Sequence[RunFigures]) -> TextTable | None:
     """Every two methods of each run on the same questions; None where the result says it all."""
     if not any("direct" in run.summary.methods for run in runs):
         return None
@@ -153,7 +153,7 @@ def compared(runs: Sequence[RunFigures]) -> Table | None:
         for (run, pair, paired), p_value in zip(pairs, adjusted, strict=True)
     ]
     head = ("", "Questions", "Clusters", *GAIN, "p after Holm")
-    return Table(head, tuple(rows), "On the same questions", HOLM) if rows else None
+    return TextTable(head, tuple(rows), "On the same questions", HOLM) if rows else None
 
 
 def pair_label(pair: str) -> str:
@@ -164,7 +164,7 @@ def pair_label(pair: str) -> str:
 def _gain(paired: Paired | None) -> list[str]:
     """Cells under :data:`GAIN`."""
     changed = f"{paired.better:,} / {paired.worse:,}" if paired else "–"
-    return [points(paired.difference if paired else None), changed, p_text(paired)]
+    return [format_points(paired.difference if paired else None), changed, p_text(paired)]
 
 
 def _accuracy(run: RunFigures) -> float:
@@ -199,16 +199,16 @@ def sentences(run: RunFigures) -> Iterator[str]:
 # -- groups ------------------------------------------------------------------------------------------------------------
 
 
-def breakdown(info: RunInfo, summary: Summary) -> Iterator[Table]:
+def breakdown(info: RunInfo, summary: Summary) -> Iterator[TextTable]:
     """Accuracy by group: one table a key, as :func:`by_kind` has them."""
     for key, groups in by_kind(summary):
-        yield _table(info, summary, key, groups)
+        yield _group_table(info, summary, key, groups)
 
 
-def by_kind(summary: Summary) -> Iterator[tuple[str, Mapping[str, Group]]]:
+def by_kind(summary: Summary) -> Iterator[tuple[str, Mapping[str, GroupFigures]]]:
     """Groups by key; the first, without a key, has all keys that are answered yes or no."""
-    kinds: dict[str, Group] = {}
-    others: dict[str, dict[str, Group]] = {}
+    kinds: dict[str, GroupFigures] = {}
+    others: dict[str, dict[str, GroupFigures]] = {}
     for key, groups in summary.breakdown.items():
         if {group.value for group in groups} <= {"yes", "no"}:
             kinds.update((key, group) for group in groups if group.value == "yes")
@@ -219,7 +219,7 @@ def by_kind(summary: Summary) -> Iterator[tuple[str, Mapping[str, Group]]]:
     yield from others.items()
 
 
-def _table(info: RunInfo, summary: Summary, key: str, groups: Mapping[str, Group]) -> Table:
+def _group_table(info: RunInfo, summary: Summary, key: str, groups: Mapping[str, GroupFigures]) -> TextTable:
     """Groups that are shown, and tested, together, by their labels; ``key`` is empty for kinds of questions."""
     largest = sorted(groups, key=lambda label: -groups[label].n)[:MOST_LINES]
     shown = {label: group for label, group in groups.items() if label in largest}
@@ -234,7 +234,7 @@ def _table(info: RunInfo, summary: Summary, key: str, groups: Mapping[str, Group
         cells = [f"{group.n:,}", *(percent(group.accuracy.get(method)) for method in summary.methods)]
         if summary.pairs:
             gain = tested[label].difference if label in tested else None
-            cells += [f"{gain.clusters:,}" if gain else "–", points(gain), p_text(tested.get(label))]
+            cells += [f"{gain.clusters:,}" if gain else "–", format_points(gain), p_text(tested.get(label))]
             cells.append(f"{adjusted[label]:.2g}" if gain else "–")
         theirs = beside.get(label) if label in many else None
         rows.append((label.replace("_", " "), *cells, *(columns and (theirs or "–" * len(columns)))))
@@ -242,14 +242,14 @@ def _table(info: RunInfo, summary: Summary, key: str, groups: Mapping[str, Group
     if pair := next(iter(summary.pairs), None):
         difference = f"{pair_label(pair)} in points" if len(summary.methods) > 2 else "Difference in points"
         head += ["Clusters", difference, "p", "p after Holm"]
-    note = " ".join(_notes(info, summary, key, len(groups), shown, bool(columns)))
+    note = " ".join(_group_notes(info, summary, key, len(groups), shown, bool(columns)))
     muted = frozenset(place for place, label in enumerate(shown) if label not in many)
     title = f"By {key.replace('_', ' ')}" if key else "Kinds of questions"
-    return Table((*head, *columns), tuple(rows), title, note, muted)
+    return TextTable((*head, *columns), tuple(rows), title, note, muted)
 
 
-def _notes(
-    info: RunInfo, summary: Summary, key: str, every: int, shown: Mapping[str, Group], paper: bool
+def _group_notes(
+    info: RunInfo, summary: Summary, key: str, every: int, shown: Mapping[str, GroupFigures], paper: bool
 ) -> Iterator[str]:
     if not key:
         yield "A question may be of several kinds."
@@ -268,7 +268,7 @@ def _notes(
 # -- the whole run -----------------------------------------------------------------------------------------------------
 
 
-def corpus(summary: Summary) -> Table | None:
+def corpus(summary: Summary) -> TextTable | None:
     """Figures about the whole run, such as consistency; None where the metric has none."""
     methods = summary.methods
     names = next((figures.corpus for figures in methods.values()), {})
@@ -279,10 +279,10 @@ def corpus(summary: Summary) -> Table | None:
     reasons = {name: why for figures in methods.values() for name, why in figures.reasons.items()}
     note = " ".join(f"No {name}: {why}." for name, why in reasons.items())
     head = ("", *(METHOD_LABELS[method] for method in methods))
-    return Table(head, tuple(rows), note=note) if rows else None
+    return TextTable(head, tuple(rows), note=note) if rows else None
 
 
-def certainty(summary: Summary) -> Table | None:
+def certainty(summary: Summary) -> TextTable | None:
     """Errors among the surest answers; None where none has a confidence."""
     selective = {
         method: figures.selective for method, figures in summary.methods.items() if figures.selective is not None
@@ -296,7 +296,7 @@ def certainty(summary: Summary) -> Table | None:
         for method, figures in selective.items()
     ]
     note = "Share of wrong answers where the least sure are left out. The area is their mean over all shares."
-    return Table(head, tuple(rows), note=note)
+    return TextTable(head, tuple(rows), note=note)
 
 
 def _figure(value: Figure) -> str:

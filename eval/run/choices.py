@@ -97,14 +97,14 @@ def engine_for(
 
     def live() -> CodeVQA:
         if replay is not None:
-            return _replayed(replay, layers)
+            return _open_replay(replay, layers)
         check_server(configuration)
         return CodeVQA.from_configuration(configuration) if record is None else record_engine(record, configuration)
 
     return live
 
 
-def _replayed(run: Path, layers: Sequence[Layer]) -> CodeVQA:
+def _open_replay(run: Path, layers: Sequence[Layer]) -> CodeVQA:
     """Returns the engine of a recorded run without its models, with other settings where layers say so."""
     with Store.open(run) as store:
         info = store.info

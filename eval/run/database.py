@@ -47,7 +47,7 @@ class Database:
         try:
             if write:
                 path.parent.mkdir(parents=True, exist_ok=True)
-            self._db = _connect(path, write=write)
+            self._db = _open_connection(path, write=write)
             try:
                 if write:
                     self._db.execute("PRAGMA journal_mode = WAL")
@@ -126,7 +126,7 @@ class Database:
                 raise InputError(f"{path} is no {self.what}: its file has the {what} {name!r}.", hint="Delete it.")
 
 
-def _connect(file: Path, *, write: bool) -> sqlite3.Connection:
+def _open_connection(file: Path, *, write: bool) -> sqlite3.Connection:
     """Opens a file; on a disk that cannot be written, it is read as one that nobody changes."""
     logged = file.with_name(f"{file.name}-wal").exists()
     modes = ["rwc"] if write else ["ro"] if logged else ["ro", "ro&immutable=1"]

@@ -63,7 +63,7 @@ class LocalAnswerer:
         try:
             pictures = [await asyncio.to_thread(image.load) for image in example.images]
         except InputError as error:
-            return [_failed(example, job, error) for job in jobs]
+            return [_failure_row(example, job, error) for job in jobs]
         return await together(self._row(example, pictures, job) for job in jobs)
 
     def close(self) -> None:
@@ -84,11 +84,11 @@ class LocalAnswerer:
         except (ReplayMissError, ServerError, SetupError):
             raise
         except CodeVQAError as error:
-            return _failed(example, job, error)
+            return _failure_row(example, job, error)
         wrong, trace = answer.error, _trace(answer)
         if outside := {warning.kind for warning in answer.warnings} - {"spelling", "unsure"}:
             trace["outside"] = sorted(outside)
-        if "pictures" in example.record and (indices := picked(answer)) is not None:
+        if "pictures" in example.record and (indices := picture_numbers(answer)) is not None:
             trace["picked"] = indices
         return Row(
             id=example.id,
@@ -105,7 +105,7 @@ class LocalAnswerer:
         )
 
 
-def picked(answer: Answer) -> list[int] | None:
+def picture_numbers(answer: Answer) -> list[int] | None:
     """Returns the numbers of the pictures that an answer names or counts; None where its trace does not tell them.
 
     They are those that it names, or of the one question that each picture was asked those with the answer, yes or no,
@@ -124,7 +124,7 @@ def picked(answer: Answer) -> list[int] | None:
     return None if counted is None else sorted(pick.image.index for pick in counted)
 
 
-def _failed(example: Example, job: Job, error: CodeVQAError) -> Row:
+def _failure_row(example: Example, job: Job, error: CodeVQAError) -> Row:
     """Returns the row of an example that could not be answered."""
     shown = error.record()
     return Row(example.id, job.method, job.repeat, "", error=shown.type, message=shown.message)

@@ -13,7 +13,7 @@ from .run_info import RunInfo
 from .store import Store
 
 
-def merge(runs: Sequence[Path], out: Path) -> int:
+def merge_runs(runs: Sequence[Path], out: Path) -> int:
     """Pools runs in a new folder, which is a run as any other: it may be reported on, gone on with, and merged again.
 
     Recorded calls stay where they are.
@@ -42,14 +42,14 @@ def merge(runs: Sequence[Path], out: Path) -> int:
                     hint="Merge what was asked alike.",
                 )
         _refuse_overlap(stores)
-        merged = stack.enter_context(Store.create(out, _whole([store.info for store in stores])))
+        merged = stack.enter_context(Store.create(out, _merged_info([store.info for store in stores])))
         for store in stores:
             if (pace := store.pace()) is not None:
                 merged.end_session(pace)
             for method, repeat in store.counts():
                 number = merged.info.seeds.index(store.info.seeds[repeat])
                 for example, row in store.pairs(method, repeat):
-                    known = store.known(example.id)
+                    known = store.find_example(example.id)
                     merged.add(example, [replace(row, repeat=number)], place=known[0] if known else None)
         return sum(merged.counts().values())
 
@@ -76,7 +76,7 @@ def _refuse_overlap(stores: Sequence[Store]) -> None:
                     )
 
 
-def _whole(infos: Sequence[RunInfo]) -> RunInfo:
+def _merged_info(infos: Sequence[RunInfo]) -> RunInfo:
     """Returns what the runs are together."""
     first, last = infos[0], max(infos, key=lambda info: info.offset + (info.questions or 0))
     return replace(

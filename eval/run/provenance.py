@@ -17,7 +17,7 @@ from typing import Any
 
 from ... import __version__
 from ...engine.codevqa import CodeVQA
-from ...presets.checkpoints import lies
+from ...presets.checkpoints import find_checkpoint
 from ...presets.configuration import public
 from ..datasets.files import sha256
 from ..task import DataSet, Located
@@ -138,15 +138,15 @@ def weight_hashes(spec: str) -> dict[str, str]:
     Raises:
         SetupError: a file cannot be read.
     """
-    place = lies(spec)
+    place = find_checkpoint(spec)
     if place is None:
         return {}
     files = [place] if place.is_file() else sorted(path for path in place.rglob("*") if path.suffix in _ENDINGS)
     base = place.parent if place.is_file() else place
-    return {path.relative_to(base).as_posix(): _hash(path) for path in files if path.is_file()}
+    return {path.relative_to(base).as_posix(): _file_hash(path) for path in files if path.is_file()}
 
 
-def _hash(path: Path) -> str:
+def _file_hash(path: Path) -> str:
     blob = path.resolve()
     named = blob.parent.name == "blobs" and re.fullmatch("[0-9a-f]{64}", blob.name)
     return blob.name if named else sha256(Located(path))

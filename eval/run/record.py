@@ -16,7 +16,7 @@ from ...core.errors import InputError, SetupError
 from ...core.settings import Settings
 from ...core.trace import Form
 from ...engine.codevqa import CodeVQA
-from ...models.base import Models
+from ...models.protocols import Models
 from ...plugins import primitives
 from ...presets.assembly import build
 from ...presets.checkpoints import resolve

@@ -26,8 +26,8 @@ from pydantic import TypeAdapter
 from ...batching.model_services import BATCH
 from ...core.errors import InputError, ModelError, ReplayMissError
 from ...core.images import Picture
-from ...models.base import Box, Completion, Match, Sight
-from ...models.feed import Turn, turn_of
+from ...models.protocols import Box, Completion, Match, Sight
+from ...models.request_queue import ModelLock, lock_of
 from .database import Database
 
 FILE = "calls.sqlite"
@@ -37,7 +37,7 @@ _GET = "SELECT text, data FROM calls WHERE key = ? AND state < 2"
 _PUT = "INSERT OR REPLACE INTO calls (key, kind, state, text, data) VALUES (?, ?, 0, ?, ?)"
 _ABOUT = TypeAdapter(dict[str, dict[str, Any]])
 KINDS = frozenset(("generate", "match", "similarity", "caption", "detect", "look"))
-"""Calls of the protocols of :mod:`codevqa.models.base`."""
+"""Calls of the protocols of :mod:`codevqa.models.protocols`."""
 
 
 class Stored(NamedTuple):
@@ -86,7 +86,7 @@ CREATE TABLE about (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID
         with self.lock:
             return next((Stored(*row) for row in self.read(_GET, key)), None)
 
-    def put(self, kind: str, calls: Mapping[bytes, Stored]) -> None:
+    def save_calls(self, kind: str, calls: Mapping[bytes, Stored]) -> None:
         """Stores calls and commits them.
 
         Raises:
@@ -112,7 +112,7 @@ CREATE TABLE about (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID
 
 
 class RecordedModel:
-    """A model of any role on record; implements all protocols of :mod:`codevqa.models.base`, and the retriever's.
+    """A model of any role on record; implements all protocols of :mod:`codevqa.models.protocols`, and the retriever's.
 
     Every call raises what the model behind it raises. Only results are recorded, so a replay raises ReplayMissError for
     a call that failed or was never made.
@@ -133,7 +133,7 @@ class RecordedModel:
         self.cheap = bool(about.get("cheap", False))
         self.reading_shots: int | None = about.get("reading_shots")
         self.model = model
-        self.turn = Turn() if model is None else turn_of(model)
+        self.turn = ModelLock() if model is None else lock_of(model)
         self.computes = str(getattr(model, "computes", ""))
         self.batch = int(getattr(model, "batch", BATCH))
         self._store = store
@@ -158,31 +158,31 @@ class RecordedModel:
         missing = {
             key: request
             for key, request in asked.items()
-            if key not in answers or (self.model and _blank(answers[key]))
+            if key not in answers or (self.model and _is_blank(answers[key]))
         }
         if missing:
             if self.model is None:
-                raise self._missed(kind, next(iter(missing.values())))
+                raise self._miss_error(kind, next(iter(missing.values())))
             results = getattr(self.model, kind)(list(missing.values()))
             if len(results) != len(missing):
                 raise ModelError(f"A model returned {len(results)} results for {len(missing)} requests.")
-            new = dict(zip(missing, map(_stored, results), strict=True))
-            self._store.put(kind, new)
+            new = dict(zip(missing, map(_to_stored, results), strict=True))
+            self._store.save_calls(kind, new)
             answers |= {key: self._read(kind, stored) for key, stored in new.items()}
         return [answers[key] for key in keys]
 
     def _read(self, kind: str, stored: Stored) -> Any:
         with self._store.intact(f" at a {kind} call"):
-            return _result(kind, stored)
+            return _from_stored(kind, stored)
 
     def _key(self, kind: str, request: Any) -> bytes:
         """Returns the SHA-256 of a call: what is asked of which model."""
-        asked = [kind, self._identity, _asked(request)]
-        text = json.dumps(asked, sort_keys=True, separators=(",", ":"), allow_nan=False, default=_plain)
+        asked = [kind, self._identity, _request_values(request)]
+        text = json.dumps(asked, sort_keys=True, separators=(",", ":"), allow_nan=False, default=_json_default)
         return hashlib.sha256(text.encode()).digest()
 
-    def _missed(self, kind: str, request: Any) -> ReplayMissError:
-        words = json.dumps(_asked(request), ensure_ascii=False, default=_plain)
+    def _miss_error(self, kind: str, request: Any) -> ReplayMissError:
+        words = json.dumps(_request_values(request), ensure_ascii=False, default=_json_default)
         shown = words if len(words) <= 120 else f"{words[:40]} ... {words[-75:]}"
         return ReplayMissError(
             f"This run did not record the {kind} call of {self.name} for: {shown}.",
@@ -190,45 +190,45 @@ class RecordedModel:
         )
 
 
-def _asked(request: Any) -> list[Any]:
+def _request_values(request: Any) -> list[Any]:
     """Returns what a result depends on. What is ``shared`` only says what is worth keeping in memory."""
     if isinstance(request, str):
         return [request]
     return [getattr(request, field.name) for field in fields(request) if field.compare and field.name != "shared"]
 
 
-def _plain(value: Any) -> Any:
+def _json_default(value: Any) -> Any:
     """Returns a value as JSON has it; a picture's key stands for its pixels."""
     if isinstance(value, Picture):
         return value.key
     return value.item() if isinstance(value, np.generic) else astuple(value)
 
 
-def _blank(result: object) -> bool:
+def _is_blank(result: object) -> bool:
     return isinstance(result, Completion | Sight) and not result.text.strip()
 
 
-def _stored(result: Any) -> Stored:
+def _to_stored(result: Any) -> Stored:
     if not isinstance(result, Match | np.ndarray):
-        return Stored(json.dumps(result, default=_plain))
+        return Stored(json.dumps(result, default=_json_default))
     array, more = (result, {}) if isinstance(result, np.ndarray) else (result.relevance, {"logit": float(result.logit)})
     little = np.ascontiguousarray(array).astype(array.dtype.newbyteorder("<"), copy=False)
     return Stored(json.dumps({"dtype": little.dtype.str, "shape": array.shape, **more}), little.tobytes())
 
 
-def _result(kind: str, stored: Stored) -> Any:
+def _from_stored(kind: str, stored: Stored) -> Any:
     """Returns what was stored, or fails of it."""
     data = json.loads(stored.text)
     match kind:
         case "generate":
-            return Completion(_text(data[0]), int(data[1]), int(data[2]), any(data[3:]))
+            return Completion(_as_text(data[0]), int(data[1]), int(data[2]), any(data[3:]))
         case "similarity":
             return float(data)
         case "caption":
-            return _text(data)
+            return _as_text(data)
         case "look":
-            chances = tuple((_text(choice), float(chance)) for choice, chance in data[1])
-            return Sight(_text(data[0]), chances, *map(int, data[2:]))
+            chances = tuple((_as_text(choice), float(chance)) for choice, chance in data[1])
+            return Sight(_as_text(data[0]), chances, *map(int, data[2:]))
         case "detect":
             return tuple(Box(*map(float, row)) for row in data)
     array = np.frombuffer(stored.data or b"", np.dtype(data["dtype"])).reshape(data["shape"])
@@ -238,7 +238,7 @@ def _result(kind: str, stored: Stored) -> Any:
     return Match(array, float(data["logit"])) if kind == "match" else array
 
 
-def _text(value: object) -> str:
+def _as_text(value: object) -> str:
     if not isinstance(value, str):
         raise TypeError(f"{value!r:.40} is no text")
     return value

@@ -12,7 +12,7 @@ from typing import Any
 from pydantic import TypeAdapter
 
 from ...core.trace import Method
-from ...presets.configuration import dotted
+from ...presets.configuration import flatten_tables
 
 DECIDING = ("dataset", "split", "preset", "models", "prompts", "prompt_hash", "offset", "data_hash")
 """Fields of :class:`RunInfo` that must be the same in whatever belongs to a run."""
@@ -89,7 +89,7 @@ class RunInfo:
     @property
     def flat_settings(self) -> dict[str, Any]:
         """The settings under dotted names, such as ``query.captions``."""
-        return dotted(self.settings)
+        return flatten_tables(self.settings)
 
     def differences(self, asked: RunInfo) -> list[str]:
         """Says what keeps ``asked`` from going on with this run; empty where nothing does.
@@ -99,7 +99,7 @@ class RunInfo:
         """
         was, now = self._deciding(), asked._deciding()
         shared = [(name, was[name], now[name]) for name in was if name in now]
-        changes = [f"{name} was {_short(old)}, now {_short(new)}" for name, old, new in shared if old != new]
+        changes = [f"{name} was {_short_repr(old)}, now {_short_repr(new)}" for name, old, new in shared if old != new]
         if any(old != new for old, new in zip(self.seeds, asked.seeds, strict=False)):
             changes.append(f"seeds were {list(self.seeds)}, now {list(asked.seeds)}")
         return changes
@@ -141,7 +141,7 @@ class RunInfo:
 
 
 @dataclass(frozen=True)
-class Pace:
+class RunPace:
     """How much sessions of a run asked in what time."""
 
     questions: int
@@ -153,6 +153,6 @@ class Pace:
         return self.questions / self.seconds if self.questions and self.seconds else None
 
 
-def _short(value: Any) -> str:
+def _short_repr(value: Any) -> str:
     text = str(value)
     return repr(value) if len(text) <= 60 else repr(text[:24] + "...")

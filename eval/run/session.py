@@ -26,7 +26,7 @@ from ...core.errors import (
 from ...core.loop_thread import LoopThread
 from ..task import DataSet, Example, Job, Row
 from .local import Answerer
-from .run_info import Pace, RunInfo
+from .run_info import RunInfo, RunPace
 from .store import Store
 
 Progress: TypeAlias = "Callable[[Status], None]"
@@ -67,7 +67,7 @@ class Status:
         return self.examples - self.skipped + self.under_way / 2
 
     @property
-    def left(self) -> float | None:
+    def seconds_left(self) -> float | None:
         """Seconds left at the rate since the first answer; None in the second after it, or without a total."""
         (since, before), todo = self.first, (self.total or 0) - self.skipped - self.work
         if self.total is None or (todo > 0 and (self.work <= before or self.seconds < since + 1)):
@@ -126,7 +126,7 @@ class Session:
             loop.close()
             with suppress(SetupError):  # a disk that is full is told of already
                 status = self.status
-                self.store.end_session(Pace(status.examples - status.skipped, time.monotonic() - self.begun))
+                self.store.end_session(RunPace(status.examples - status.skipped, time.monotonic() - self.begun))
 
     async def _drive(self) -> None:
         """Asks until the data set or something else ends."""
@@ -147,7 +147,7 @@ class Session:
             for place, example in self.source:
                 if self.stopped is not None:
                     return
-                jobs = self._wanted(place, example)
+                jobs = self._open_jobs(place, example)
                 if not jobs:
                     await asyncio.sleep(0)  # lets an interrupt in while millions are skipped
                     continue
@@ -160,13 +160,13 @@ class Session:
         except (InputError, ReplayMissError, ServerError, SetupError) as error:
             self.stopped = self.stopped or error
 
-    def _wanted(self, place: int, example: Example) -> list[Job]:
+    def _open_jobs(self, place: int, example: Example) -> list[Job]:
         """Returns what is to be asked of an example; nothing where it is finished, or its id came before.
 
         Raises:
             InputError: the run has another question of that id.
         """
-        known = self.store.known(example.id)
+        known = self.store.find_example(example.id)
         asked = known[1] if known is not None else self.under_way.get(example.id)
         if asked not in (None, example.question):
             raise InputError(
@@ -182,20 +182,20 @@ class Session:
         ]
         if not rows:
             self.status.skipped += 1
-            self._told()
+            self._report_progress()
         return rows
 
     def _keep(self, place: int, example: Example, rows: list[Row]) -> None:
         self.store.add(example, rows, place=place)
         self.status.rows += len(rows)
         self.status.errors += sum(row.error is not None for row in rows)
-        self._told()
+        self._report_progress()
         failed = all(row.error in _MODEL_FAILED and not row.fallback for row in rows)
         self.failures = self.failures + 1 if failed else 0
         if self.failures >= max(PATIENCE, self.window):
             self.stopped = self.stopped or ModelError(rows[0].message)
 
-    def _told(self) -> None:
+    def _report_progress(self) -> None:
         status = self.status
         status.examples += 1
         status.seconds, status.under_way = time.monotonic() - self.begun, len(self.under_way)

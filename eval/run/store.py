@@ -19,8 +19,8 @@ from ...core.errors import InputError, SetupError
 from ...core.trace import Method
 from ..task import UNASKED, Example, Row
 from .database import Database
-from .run_info import Pace, RunInfo
-from .store_values import EXAMPLE, ROW, changed_picture, columns, example_values, to_example, to_row
+from .run_info import RunInfo, RunPace
+from .store_values import EXAMPLE, ROW, changed_picture, example_values, to_columns, to_example, to_row
 
 FILE = "run.sqlite"
 _EXAMPLE, _ROW = (", ".join(f"{table}.{name}" for name in names) for table, names in (("e", EXAMPLE), ("r", ROW)))
@@ -33,8 +33,8 @@ _ADD_ROW = f"INSERT OR REPLACE INTO rows ({', '.join(ROW)}) VALUES (:{', :'.join
 _JOIN = "FROM examples AS e CROSS JOIN rows AS r ON r.id = e.id AND r.method = ? AND r.repeat = ? ORDER BY e.place"
 """CROSS JOIN keeps the order of the loops: examples by place, each row by its key, so nothing is sorted in memory."""
 _ASKED = f"(prediction != '' OR fallback OR error IS NULL OR error NOT IN ({', '.join(map(repr, sorted(UNASKED)))}))"
-"""The opposite of :attr:`Row.unasked`."""
-_PACE = TypeAdapter(Pace)
+"""The opposite of :attr:`Row.is_unasked`."""
+_PACE = TypeAdapter(RunPace)
 _T = TypeVar("_T")
 
 
@@ -62,10 +62,10 @@ CREATE TABLE rows (
     """What was run; :meth:`update` replaces it."""
 
     def __init__(self, path: Path | str, *, write: bool) -> None:
-        self.folder = _folder(path)
+        self.folder = _run_folder(path)
         with ExitStack() as held:
             if write:
-                held.enter_context(_locked(self.folder))
+                held.enter_context(_lock_run(self.folder))
             super().__init__(self.folder / FILE, write=write)
             self._held = held.pop_all()
 
@@ -74,7 +74,7 @@ CREATE TABLE rows (
     @staticmethod
     def exists(path: Path | str) -> bool:
         """Whether something is there that :meth:`create` would refuse."""
-        file = _folder(path) / FILE
+        file = _run_folder(path) / FILE
         return file.is_file() and file.stat().st_size > 0
 
     @classmethod
@@ -85,7 +85,7 @@ CREATE TABLE rows (
             InputError: there is a run already, or another program writes to it.
             SetupError: the folder cannot be written.
         """
-        file = _folder(path) / FILE
+        file = _run_folder(path) / FILE
         if cls.exists(path):
             raise InputError(f"{file} is there already.", hint="Go on with --resume, or choose another --out.")
         with ExitStack() as opened:
@@ -138,7 +138,7 @@ CREATE TABLE rows (
             db.execute("INSERT OR REPLACE INTO info VALUES ('run', ?)", (info.to_json(),))
         self.info = info
 
-    def end_session(self, pace: Pace) -> None:
+    def end_session(self, pace: RunPace) -> None:
         """Notes what a session took.
 
         Raises:
@@ -166,7 +166,7 @@ CREATE TABLE rows (
             InputError: another example has that place.
             SetupError: the disk is full or the file cannot be written; what was added before is safe.
         """
-        added = [columns(ROW, vars(row)) for row in rows]
+        added = [to_columns(ROW, vars(row)) for row in rows]
         with self.writing() as db:
             try:
                 db.execute(_ADD_EXAMPLE, {"place": place, **example_values(example)})
@@ -183,7 +183,9 @@ CREATE TABLE rows (
         Raises:
             SetupError: the file cannot be written.
         """
-        values = ({"place": place, **columns(("id", "groups"), vars(example))} for place, example in enumerate(dataset))
+        values = (
+            {"place": place, **to_columns(("id", "groups"), vars(example))} for place, example in enumerate(dataset)
+        )
         with self.writing() as db:
             db.executemany("UPDATE examples SET groups = :groups WHERE place = :place AND id = :id", values)
 
@@ -192,12 +194,16 @@ CREATE TABLE rows (
     def has(self, id: str, method: Method, repeat: int = 0, *, asked: bool = False) -> bool:
         """Whether that row is there; with ``asked``, and its question could be asked."""
         query = f"SELECT 1 FROM rows WHERE id = ? AND method = ? AND repeat = ?{f' AND {_ASKED}' if asked else ''}"
-        return self._one(query, id, method, repeat) is not None
+        return self._fetch_row(query, id, method, repeat) is not None
 
-    def known(self, id: str) -> tuple[int, str] | None:
+    def find_example(self, id: str) -> tuple[int, str] | None:
         """Returns an example's place and question, or None where it is not stored."""
-        stored_row = self._one("SELECT place, question FROM examples WHERE id = ?", id)
-        return None if stored_row is None else self._made(lambda values: (int(values[0]), str(values[1])), stored_row)
+        stored_row = self._fetch_row("SELECT place, question FROM examples WHERE id = ?", id)
+        return (
+            None
+            if stored_row is None
+            else self._convert_row(lambda values: (int(values[0]), str(values[1])), stored_row)
+        )
 
     def counts(self) -> dict[tuple[Method, int], int]:
         """Returns how many rows there are of each method and repetition."""
@@ -208,14 +214,15 @@ CREATE TABLE rows (
         """Returns the number of examples."""
         return sum(count for (count,) in self.read("SELECT COUNT(*) FROM examples"))
 
-    def pace(self) -> Pace | None:
+    def pace(self) -> RunPace | None:
         """Returns what the sessions took, as far as they came to say so; None where none did."""
         sessions = self.read("SELECT value FROM info WHERE key LIKE 'session %'")
         known = [
-            self._made(lambda values: _PACE.validate_json(values[0], strict=True), session) for session in sessions
+            self._convert_row(lambda values: _PACE.validate_json(values[0], strict=True), session)
+            for session in sessions
         ]
         return (
-            Pace(
+            RunPace(
                 sum(session_pace.questions for session_pace in known),
                 sum(session_pace.seconds for session_pace in known),
             )
@@ -226,23 +233,26 @@ CREATE TABLE rows (
     def examples(self) -> Iterator[Example]:
         """Yields the examples in the order of the data set, reading as it goes."""
         query = f"SELECT {_EXAMPLE} FROM examples AS e ORDER BY e.place"
-        return (self._made(to_example, values) for values in self.read(query))
+        return (self._convert_row(to_example, values) for values in self.read(query))
 
     def rows(self, method: Method, repeat: int = 0) -> Iterator[Row]:
         """Yields the rows of a method in the order of the data set."""
-        return (self._made(to_row, values) for values in self.read(f"SELECT {_ROW} {_JOIN}", method, repeat))
+        return (self._convert_row(to_row, values) for values in self.read(f"SELECT {_ROW} {_JOIN}", method, repeat))
 
     def pairs(self, method: Method, repeat: int = 0) -> Iterator[tuple[Example, Row]]:
         """Yields each example with its row, in the order of the data set; examples without a row are left out."""
         for values in self.read(f"SELECT {_EXAMPLE}, {_ROW} {_JOIN}", method, repeat):
-            yield self._made(to_example, values[: len(EXAMPLE)]), self._made(to_row, values[len(EXAMPLE) :])
+            yield (
+                self._convert_row(to_example, values[: len(EXAMPLE)]),
+                self._convert_row(to_row, values[len(EXAMPLE) :]),
+            )
 
     def row(self, id: str, method: Method, repeat: int = 0) -> Row | None:
         """Returns one row, or None."""
-        stored_row = self._one(
+        stored_row = self._fetch_row(
             f"SELECT {_ROW} FROM rows AS r WHERE r.id = ? AND r.method = ? AND r.repeat = ?", id, method, repeat
         )
-        return None if stored_row is None else self._made(to_row, stored_row)
+        return None if stored_row is None else self._convert_row(to_row, stored_row)
 
     def changed_picture(self) -> str:
         """Returns a picture that is not what it was when it was asked about; empty if none is found.
@@ -254,13 +264,15 @@ CREATE TABLE rows (
             "SELECT images FROM (SELECT id, images, ROW_NUMBER() OVER (ORDER BY place) AS n FROM examples) AS e"
             f" WHERE n % ? = 0 AND EXISTS (SELECT 1 FROM rows AS r WHERE r.id = e.id AND {_ASKED})"
         )
-        changed = (self._made(lambda values: changed_picture(values[0]), values) for values in self.read(query, step))
+        changed = (
+            self._convert_row(lambda values: changed_picture(values[0]), values) for values in self.read(query, step)
+        )
         return next(filter(None, changed), "")
 
-    def _one(self, query: str, *values: object) -> tuple[Any, ...] | None:
+    def _fetch_row(self, query: str, *values: object) -> tuple[Any, ...] | None:
         return next(self.read(query, *values), None)
 
-    def _made(self, make: Callable[[tuple[Any, ...]], _T], values: tuple[Any, ...]) -> _T:
+    def _convert_row(self, make: Callable[[tuple[Any, ...]], _T], values: tuple[Any, ...]) -> _T:
         """Returns a row of a table as what it stands for.
 
         Raises:
@@ -270,13 +282,13 @@ CREATE TABLE rows (
             return make(values)
 
 
-def _folder(path: Path | str) -> Path:
+def _run_folder(path: Path | str) -> Path:
     """Returns the folder of a run, which may be named by the file in it."""
     path = Path(path)
     return path.parent if path.name == FILE else path
 
 
-def _locked(folder: Path) -> TextIO:
+def _lock_run(folder: Path) -> TextIO:
     """Takes the writer's lock of a run, which ends with the process that holds it.
 
     Raises:

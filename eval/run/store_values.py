@@ -10,7 +10,7 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
-from ..task import AS_EXAMPLE, Example, PictureFile, Row
+from ..task import AS_EXAMPLE, DatasetPicture, Example, Row
 
 EXAMPLE = ("id", "question", "form", "images", "gold", "groups", "cluster", "record")
 ROW = tuple(field.name for field in fields(Row))
@@ -19,7 +19,7 @@ _NESTED = frozenset(("images", "gold", "groups", "record", "trace"))
 _TO_ROW = TypeAdapter(Row)
 
 
-def columns(names: Sequence[str], data: Mapping[str, Any]) -> dict[str, Any]:
+def to_columns(names: Sequence[str], data: Mapping[str, Any]) -> dict[str, Any]:
     """Returns values as SQLite holds them; half a surrogate pair, which JSON can hold, becomes a question mark."""
     values = {name: data[name] for name in names}
     for name, value in values.items():
@@ -29,17 +29,17 @@ def columns(names: Sequence[str], data: Mapping[str, Any]) -> dict[str, Any]:
     return values
 
 
-def _plain(names: Sequence[str], values: Sequence[Any]) -> dict[str, Any]:
+def _from_columns(names: Sequence[str], values: Sequence[Any]) -> dict[str, Any]:
     pairs = zip(names, values, strict=True)
     return {name: json.loads(value) if name in _NESTED else value for name, value in pairs}
 
 
 def example_values(example: Example) -> dict[str, Any]:
     """Returns an example as a row of its table."""
-    return columns(EXAMPLE, {**vars(example), "images": [_picture(image) for image in example.images]})
+    return to_columns(EXAMPLE, {**vars(example), "images": [_picture_values(image) for image in example.images]})
 
 
-def _picture(image: PictureFile) -> dict[str, Any]:
+def _picture_values(image: DatasetPicture) -> dict[str, Any]:
     shown = {"path": str(image.path.absolute()), "member": image.member, "crop": image.crop, "digest": image.digest}
     return {name: value for name, value in shown.items() if value}
 
@@ -50,7 +50,7 @@ def changed_picture(images: str) -> str:
     One that cannot be read now is not judged: it may lie elsewhere.
     """
     for shown in json.loads(images):
-        before, now = shown.get("digest"), PictureFile(Path(shown["path"]), shown.get("member", ""))
+        before, now = shown.get("digest"), DatasetPicture(Path(shown["path"]), shown.get("member", ""))
         if before and now.digest and now.digest != before:
             return str(now.path / now.member)
     return ""
@@ -62,7 +62,7 @@ def to_example(values: Sequence[Any]) -> Example:
     Raises:
         ValueError: that is no example, somebody else wrote it; or another error that ``Database.intact`` knows.
     """
-    return AS_EXAMPLE.validate_python(_plain(EXAMPLE, values))
+    return AS_EXAMPLE.validate_python(_from_columns(EXAMPLE, values))
 
 
 def to_row(values: Sequence[Any]) -> Row:
@@ -71,7 +71,7 @@ def to_row(values: Sequence[Any]) -> Row:
     Raises:
         ValueError: that is no row, somebody else wrote it; or another error that ``Database.intact`` knows.
     """
-    row = _TO_ROW.validate_python(_plain(ROW, values))
+    row = _TO_ROW.validate_python(_from_columns(ROW, values))
     calls = row.trace.get("calls", [])
     if not isinstance(calls, list) or not all(isinstance(call, dict) for call in calls):
         raise TypeError("calls are no list")

@@ -22,8 +22,8 @@ from codevqa import CodeVQA, Limits
 from codevqa.core.errors import ServerError
 from codevqa.core.events import Failed, Writing
 from codevqa.models import server_reply
-from codevqa.models.base import GenerationRequest
 from codevqa.models.openai_lm import OpenAILM
+from codevqa.models.protocols import GenerationRequest
 
 BOUND = 20
 """Seconds until a server is given up at the latest, on a busy machine."""

@@ -8,7 +8,7 @@ from dataclasses import replace
 from pages_kit import HOSTILE, MATCHED, PICTURES, Read, answer, hostile
 
 from codevqa.core.answer import Answer
-from codevqa.core.events import CallBegan, Shown
+from codevqa.core.events import CallBegan, PromptExample
 from codevqa.pages import (
     answer_fragment,
     call_html,
@@ -51,7 +51,7 @@ def test_nothing_breaks_out_of_the_fragments() -> None:
     fragments = [
         answer_fragment(found, pictures),
         program_html(found.program.source, found.trace.calls, found.error),
-        examples_html([Shown(HOSTILE, HOSTILE, HOSTILE)]),
+        examples_html([PromptExample(HOSTILE, HOSTILE, HOSTILE)]),
         call_html(CallBegan(1, HOSTILE, {HOSTILE: HOSTILE}, 1), pictures),
         *(call_html(call, pictures) for call in found.trace.calls),
         *(evidence_html(one, pictures) for one in found.trace.calls[0].evidence),

@@ -20,11 +20,11 @@ from codevqa.core.errors import ProgramRuntimeError
 from codevqa.core.events import Answered, Failed
 from codevqa.core.question_kind import Wording
 from codevqa.core.settings import PromptForm
-from codevqa.core.text import caption_line, one_line, unmarked
+from codevqa.core.text import break_control_tokens, caption_line, one_line
 from codevqa.core.trace import Form, Method
-from codevqa.models.base import Completion, GenerationRequest, Message
 from codevqa.models.fakes import FakeCaptioner, ScriptedLM
-from codevqa.prompts import load
+from codevqa.models.protocols import Completion, GenerationRequest, Message
+from codevqa.prompts import load_prompt_set
 from codevqa.writing.replies import extract_program
 
 SECONDS = 15
@@ -37,7 +37,7 @@ def vqa() -> Iterator[CodeVQA]:
         yield engine
 
 
-WRITTEN = [example.program for name in ("gqa", "covr") for example in load(name).examples]
+WRITTEN = [example.program for name in ("gqa", "covr") for example in load_prompt_set(name).examples]
 PIECES = st.text(max_size=9) | st.sampled_from(
     (
         *("images[-9]", "query", "answer", "1e400", "None", "9" * 5000, "'a' * 2000", ".__class__", "(" * 200, "'" * 3),
@@ -224,7 +224,7 @@ def test_no_error_and_no_program_changes_how_a_repair_is_asked_for(engine: Engin
 
 @pytest.mark.parametrize("text", ["a < b and b >= c, x <= 3", "two cats [sic], 5 > 3, a=b==c", "images[i][N], a<b"])
 def test_text_that_forges_nothing_is_left_alone(text: str) -> None:
-    assert one_line(text) == caption_line(text) == unmarked(text) == text
+    assert one_line(text) == caption_line(text) == break_control_tokens(text) == text
 
 
 @pytest.mark.parametrize("text", FORGED)

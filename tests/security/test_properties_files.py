@@ -27,7 +27,7 @@ from codevqa.eval.run.recorded_model import FILE as CALLS
 from codevqa.eval.run.runner import evaluate
 from codevqa.eval.run.store import FILE, Store
 from codevqa.models.fakes import FakeEyes
-from codevqa.prompts import load
+from codevqa.prompts import load_prompt_set
 
 EDGES = (b"\xff\xff\xff\xff", b"\0\0\0\0", b"\x7f\xff\xff\xff", b"\0\0\0\1", b"\xff\xff\xff\x7f", b"\1\0\0\0", b"")
 PUT = st.sampled_from(EDGES) | st.binary(max_size=4)
@@ -176,12 +176,12 @@ def test_a_spoilt_run_is_read_or_refused(run: tuple[Path, Settings], tmp_path: P
     else:
         (folder / file).write_bytes(cut((folder / file).read_bytes(), how))
     with typed_only(), Store.open(folder) as store:
-        len(store), store.known("000001"), list(store.examples())
+        len(store), store.find_example("000001"), list(store.examples())
         for key in store.counts():
             list(store.rows(*key)), list(store.pairs(*key)), store.row("000001", *key)
     with typed_only():
-        report.write([folder])
-    with typed_only(), replay_engine(folder, settings, load("gqa")) as vqa:
+        report.write_report([folder])
+    with typed_only(), replay_engine(folder, settings, load_prompt_set("gqa")) as vqa:
         for method in get_args(Method):
             for example in Numbered(tmp_path, 1):
                 with typed_only():

@@ -25,18 +25,18 @@ from sandbox_kit import IMAGES as PICTURES
 from codevqa import prompts
 from codevqa.cli import questions_file
 from codevqa.cli.models import config_lines
-from codevqa.cli.options import chosen
+from codevqa.cli.options import choose_options
 from codevqa.core.errors import InputError, SetupError
 from codevqa.core.given_files import parse_json, pictures_and_question
 from codevqa.core.images import load_picture
 from codevqa.core.question_kind import question_kind
-from codevqa.core.text import caption_line, one_line, unmarked
+from codevqa.core.text import break_control_tokens, caption_line, one_line
 from codevqa.engine.call_plan import MAX_TEXT, CallPlan
 from codevqa.eval.datasets import open_dataset
 from codevqa.presets.configuration import configure
 from codevqa.primitives.kinds import Image
-from codevqa.primitives.witness import described
-from codevqa.prompts import load
+from codevqa.primitives.witness import describe_question
+from codevqa.prompts import load_prompt_set
 from codevqa.sandbox.program_tree import shape
 from codevqa.writing.mending import with_answer
 from codevqa.writing.prompt_forms import ask_in_chat
@@ -44,7 +44,7 @@ from codevqa.writing.replies import extract_program
 
 NAMES = ("query", "get_pos", "find_matching_image")
 ASKED = "Is there a red cup or a small dog in the left image?"
-PROGRAMS = [example.program for name in ("gqa", "covr") for example in load(name).examples]
+PROGRAMS = [example.program for name in ("gqa", "covr") for example in load_prompt_set(name).examples]
 _DATASETS = (
     *(("gqa", "test_all_questions.json"), ("nlvr2", "data/test.json"), ("nlvr", "test/test.json")),
     ("covr", "test.jsonl"),
@@ -69,9 +69,9 @@ def read_model(data: bytes) -> None:
         shape(source, NAMES)
     kind = question_kind(text)
     for asked in (kind, question_kind(ASKED)):
-        asked.misfit(asked.fitted(asked.read(text) or ""))
-    described(text), ask_in_chat(text, True)
-    assert unmarked(one_line(text)) == one_line(text) and "\n" not in caption_line(text)
+        asked.misfit(asked.fit(asked.read(text) or ""))
+    describe_question(text), ask_in_chat(text, True)
+    assert break_control_tokens(one_line(text)) == one_line(text) and "\n" not in caption_line(text)
 
 
 def read_prompts(data: bytes) -> None:
@@ -84,7 +84,7 @@ def read_prompts(data: bytes) -> None:
     (folder / file).write_bytes(data[1:])
     try:
         with suppress(InputError):
-            load(folder / file if file == "gqa_pool.json" else folder)
+            load_prompt_set(folder / file if file == "gqa_pool.json" else folder)
     finally:
         (folder / file).write_bytes(before)
 
@@ -97,7 +97,7 @@ def read_configuration(data: bytes) -> None:
         shown = "\n".join(config_lines(configure(str(file))))
         assert tomllib.loads(shown)
     with suppress(InputError, SetupError):
-        chosen(sets=[data.decode("utf-8", "surrogateescape").replace("\0", "")]).configure()
+        choose_options(sets=[data.decode("utf-8", "surrogateescape").replace("\0", "")]).configure()
 
 
 def read_questions(data: bytes) -> None:

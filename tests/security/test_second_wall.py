@@ -108,7 +108,7 @@ def test_starting_another_program_ends_the_process() -> None:
     ],
 )
 def test_once_shut_a_process_opens_no_file_and_its_memory_is_bounded(deed: str, said: str) -> None:
-    fence = workers.Wall(0)
+    fence = workers.WorkerConfinement(0)
     ended = {}
     for shut in (True, False):
         code = f'$| = 1; print "ready\\n"; <STDIN>; {deed}\n__END__\n'

@@ -16,7 +16,7 @@ from typing import Any, TypeAlias
 
 import torch
 
-from ..cuda_graphs import Recorder, enabled
+from ..cuda_graphs import Recorder, graphs_enabled
 from .caption_steps import CaptionBatch, CaptionSteps
 from .tokens import CaptionRules
 
@@ -49,7 +49,7 @@ class CaptionDecoder:
         self.batches: Sequence[int] = _ROWS if device.type == "cuda" else _ROWS_CPU
         """Numbers of captions it likes to compute at once, ascending."""
         # Without recordings every step is launched, and memory is taken batch by batch.
-        self._record = _recording(device) if record is None and enabled(device) else record
+        self._record = _recording(device) if record is None and graphs_enabled(device) else record
         self._kept: dict[tuple[int, int, bool], _Recording] = {}
 
     @torch.inference_mode()
@@ -74,13 +74,13 @@ class CaptionDecoder:
         if self._device.type == "cpu" and self._record is None:
             batch = self.steps.blank(rows, patches, counts is not None)
             self.steps.fill(batch, embeddings, index, counts, numbers)
-            return self._written(batch)
+            return self._write_on_cpu(batch)
         with torch.cuda.device(self._device) if self._device.type == "cuda" else contextlib.nullcontext():
-            recording = self._recorded(rows, patches, counts is not None)
+            recording = self._find_recording(rows, patches, counts is not None)
             self.steps.fill(recording.batch, embeddings, index, counts, numbers)
             return recording.run()[:rows].cpu()
 
-    def _written(self, batch: CaptionBatch) -> torch.Tensor:
+    def _write_on_cpu(self, batch: CaptionBatch) -> torch.Tensor:
         """Writes captions on a CPU, where every row costs: those that have ended are not computed any more."""
         tokens, places = batch.tokens, torch.arange(len(batch.done))
         self.steps.begin(batch)
@@ -97,7 +97,7 @@ class CaptionDecoder:
         """Forgets the recordings, which hold memory."""
         self._kept.clear()
 
-    def _recorded(self, rows: int, patches: int, masked: bool) -> _Recording:
+    def _find_recording(self, rows: int, patches: int, masked: bool) -> _Recording:
         if self._record is None:
             return _Recording(self.steps, self.steps.blank(rows, patches, masked), lambda function: function)
         room = next((size for size in _ROWS if size >= rows), -(-rows // _ROWS[-1]) * _ROWS[-1])

@@ -83,7 +83,11 @@ class CaptionSteps:
         # Keys and values of the patches in all layers.
         seen = [layer.crossattention.self for layer in self.layers]
         self._seen = join_projections(*(projection for module in seen for projection in (module.key, module.value)))
-        usable = kernels is not None and rules.max_length <= kernels.LONGEST and kernels.usable(self.like, self.depth)
+        usable = (
+            kernels is not None
+            and rules.max_length <= kernels.LONGEST
+            and kernels.attention_usable(self.like, self.depth)
+        )
         self._kernels = kernels if usable else None
 
     @property
@@ -113,8 +117,8 @@ class CaptionSteps:
         layers, heads, depth = len(self.layers), self.heads, self.depth
         own, seen = (layers, rows, 2, heads, rules.max_length, depth), (layers, rows, patches, 2, heads, depth)
         return CaptionBatch(
-            like.new_zeros(own) if like.is_cuda else _by_head(like, own, _OWN),
-            like.new_zeros(seen) if like.is_cuda else _by_head(like, seen, _SEEN),
+            like.new_zeros(own) if like.is_cuda else _ordered_zeros(like, own, _OWN),
+            like.new_zeros(seen) if like.is_cuda else _ordered_zeros(like, seen, _SEEN),
             like.new_zeros((rows, 1, 1, patches)) if masked else None,
             like.new_zeros((rows, rules.steps), dtype=torch.float64),
             torch.full((rows, rules.steps), rules.pad, device=like.device),
@@ -180,7 +184,7 @@ class CaptionSteps:
         """Reads the token of one step, from 0, unless it is the last."""
         if number + 1 < self.rules.steps:
             position = len(self.rules.prompt) + number
-            hidden = self._read(batch, self._embedded(batch.tokens[:, number], position)[:, None], position)
+            hidden = self._read(batch, self._embed(batch.tokens[:, number], position)[:, None], position)
             batch.logits = self._logits(hidden[:, 0])
 
     def _after_prompt(self, batch: CaptionBatch, *, last: bool = False) -> torch.Tensor:
@@ -190,7 +194,7 @@ class CaptionSteps:
             embedded = embedded.repeat(len(batch.done), 1, 1)
         return self._read(batch, embedded, 0, last=last)
 
-    def _embedded(self, token: torch.Tensor, position: int) -> torch.Tensor:
+    def _embed(self, token: torch.Tensor, position: int) -> torch.Tensor:
         """Returns the embeddings, (rows, width), of a token a row, (rows,)."""
         embedded = functional.embedding(token, self._embeddings.word_embeddings.weight)
         embedded = embedded + self._embeddings.position_embeddings.weight[position]
@@ -216,12 +220,12 @@ class CaptionSteps:
             mixed = self._attend_own(functional.linear(hidden, *projection), own, start)
             if last and layer is self.layers[-1]:
                 mixed, hidden = mixed[:, -1:], hidden[:, -1:]
-            hidden = _added(layer.attention.output, mixed, hidden)
+            hidden = _add_and_norm(layer.attention.output, mixed, hidden)
             queries = layer.crossattention.self.query(hidden).expand(len(seen), -1, -1)
             mixed = self._attend_seen(queries, seen, batch.hidden_patches)
-            hidden = _added(layer.crossattention.output, mixed, hidden)
+            hidden = _add_and_norm(layer.crossattention.output, mixed, hidden)
             wide = layer.intermediate.intermediate_act_fn(layer.intermediate.dense(hidden))
-            hidden = _added(layer.output, wide, hidden)
+            hidden = _add_and_norm(layer.output, wide, hidden)
         return hidden
 
     def _attend_own(self, joined: torch.Tensor, own: torch.Tensor, start: int) -> torch.Tensor:
@@ -234,7 +238,7 @@ class CaptionSteps:
         stop = start + count
         own[:, :, :, start:stop] = joined[:, :, 1:].permute(0, 2, 3, 1, 4)
         own = own[:rows, :, :, :stop]
-        return _attended(joined[:, :, 0], own[:, 0], own[:, 1], None, causal=count > 1)
+        return _attend_tokens(joined[:, :, 0], own[:, 0], own[:, 1], None, causal=count > 1)
 
     def _attend_seen(self, queries: torch.Tensor, seen: torch.Tensor, hidden: torch.Tensor | None) -> torch.Tensor:
         """What attention to the patches brings, shaped as the queries, (rows, tokens, width)."""
@@ -242,22 +246,22 @@ class CaptionSteps:
             brought: torch.Tensor = self._kernels.attend_seen(queries, seen, hidden)
             return brought
         asked = queries.view(*queries.shape[:2], self.heads, self.depth)
-        return _attended(asked, seen[:, :, 0].transpose(1, 2), seen[:, :, 1].transpose(1, 2), hidden)
+        return _attend_tokens(asked, seen[:, :, 0].transpose(1, 2), seen[:, :, 1].transpose(1, 2), hidden)
 
 
-def _by_head(like: torch.Tensor, shape: Sequence[int], order: Sequence[int]) -> torch.Tensor:
+def _ordered_zeros(like: torch.Tensor, shape: Sequence[int], order: Sequence[int]) -> torch.Tensor:
     """Returns zeros of a shape that lie in memory in another order of its dimensions."""
     zeros = like.new_zeros([shape[place] for place in order])
     return zeros.permute([order.index(place) for place in range(len(order))])
 
 
-def _added(output: Any, mixed: torch.Tensor, hidden: torch.Tensor) -> torch.Tensor:
+def _add_and_norm(output: Any, mixed: torch.Tensor, hidden: torch.Tensor) -> torch.Tensor:
     """A part of a block after its first half: projected, added to what came in, and normalised."""
     normed: torch.Tensor = output.LayerNorm(output.dense(mixed) + hidden)
     return normed
 
 
-def _attended(
+def _attend_tokens(
     asked: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, hidden: torch.Tensor | None, *, causal: bool = False
 ) -> torch.Tensor:
     """From (rows, tokens, heads, depth) to what attention brings, (rows, tokens, width)."""

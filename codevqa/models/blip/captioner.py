@@ -15,8 +15,8 @@ import numpy as np
 import torch
 
 from ...core.errors import ModelError, SetupError
-from ..base import CaptionRequest
 from ..options import CaptionerOptions
+from ..protocols import CaptionRequest
 from ..weights import DType
 from .caption_decoder import CaptionDecoder
 from .checkpoint import Checkpoint, load_checkpoint
@@ -26,7 +26,7 @@ from .vision_tower import DEFAULT_CACHE_BYTES, BlipModel
 
 
 class BlipCaptioner(BlipModel):
-    """BLIP's caption decoder over one vision tower. Implements :class:`codevqa.models.base.Captioner`.
+    """BLIP's caption decoder over one vision tower. Implements :class:`codevqa.models.protocols.Captioner`.
 
     Args:
         checkpoint: the network and where it is.
@@ -120,7 +120,7 @@ class BlipCaptioner(BlipModel):
         """Returns the decoder's logits, (prompt tokens, vocabulary), after each token of the prompt."""
         check_patches(request, self.grid)
         with self.turn:
-            embeddings, index = self._shown([request], self._count(request), self._features([request.picture]))
+            embeddings, index = self._caption_inputs([request], self._count(request), self._features([request.picture]))
             return self._decoder.steps.prompt_logits(embeddings[index[0]]).float().cpu()
 
     def _possible(self, rules: CaptionRules) -> CaptionRules:
@@ -160,7 +160,7 @@ class BlipCaptioner(BlipModel):
         fit = rows_that_fit(self._at.device, decoder.steps.row_bytes(patches), sizes[-1])
         return max((size for size in sizes if size <= fit), default=sizes[0])
 
-    def _shown(
+    def _caption_inputs(
         self, requests: Sequence[CaptionRequest], room: int, features: dict[str, torch.Tensor]
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """What captions see: each distinct embedding once, (embeddings, width), and (captions, room) indices into it.
@@ -196,7 +196,7 @@ class BlipCaptioner(BlipModel):
         decoder = self._writing(requests[0].tokens)
         numbers = numbers_of([request.seed for request in requests], decoder.steps.rules.steps)
         return decoder.write(
-            *self._shown(requests, room, features),
+            *self._caption_inputs(requests, room, features),
             self._at.upload(torch.tensor(counts)) if masked else None,
             self._at.upload(numbers),
         )

@@ -18,7 +18,7 @@ import torch
 from ...core.errors import ModelNotFoundError, SetupError
 from ..library_errors import while_loading
 from ..web_checkpoint import WebCheckpoint
-from ..weights import WEIGHTS, DType, computed, fill, hub_folder, place_for, read_json, read_weights
+from ..weights import WEIGHTS, DType, fill, hub_folder, place_for, precision_text, read_json, read_weights
 from .network import BlipNetwork, Kind
 from .picture_input import PictureSettings
 from .tokens import WordPieces
@@ -44,7 +44,7 @@ class Checkpoint:
     @property
     def computes(self) -> str:
         """Precision and device, such as ``float32 on cpu``."""
-        return computed(self.dtype, self.device)
+        return precision_text(self.dtype, self.device)
 
     def upload(self, tensor: torch.Tensor) -> torch.Tensor:
         """Returns a tensor of the CPU, where the network is; a GPU may still be busy copying it."""
@@ -99,7 +99,7 @@ def load_checkpoint(source: str | os.PathLike[str], kind: Kind, *, device: str |
 
 def _folder(name: str) -> Path:
     """Returns the folder to load: as it is, fetched from the hub, or made of a file on the web."""
-    if WebCheckpoint.named(name):
+    if WebCheckpoint.is_address(name):
         from .lavis_names import convert_web
 
         return convert_web(WebCheckpoint.at(name))
@@ -110,12 +110,12 @@ def _folder(name: str) -> Path:
     if folder.is_dir():
         return folder
 
-    def unfetched(why: str) -> ModelNotFoundError:
+    def fetch_error(why: str) -> ModelNotFoundError:
         return ModelNotFoundError(
             f"Cannot fetch {name}: {why}.", hint="Connect to the network, or give a local folder."
         )
 
-    with while_loading(unfetched):
+    with while_loading(fetch_error):
         return hub_folder(*pinned.groups()) if pinned else hub_folder(name)
 
 

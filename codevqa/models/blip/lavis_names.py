@@ -93,14 +93,14 @@ def convert_lavis(weights: str | Path, vocabulary: str | Path | None, folder: st
             raise ModelNotFoundError(f"No file at {path}.", hint="Give the checkpoint, and BERT's vocab.txt if any.")
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise SetupError(f"There is something at {folder} already.", hint="Give a folder that does not exist yet.")
-    state = rename_lavis(_read(Path(weights)))
+    state = rename_lavis(_read_checkpoint(Path(weights)))
     text = "text_decoder.bert" if "text_decoder.bert.embeddings.word_embeddings.weight" in state else "text_encoder"
     kind: Kind = "captioner" if text == "text_decoder.bert" else "matcher"
     _refuse_others(weights, state, text)
     try:
         tokenizer = bert_tokenizer(Path(vocabulary or _bert_vocabulary()))
         tokenizer.add_special_tokens(["[DEC]", "[ENC]"])
-        config = _config(state, text, tokenizer)
+        config = _checkpoint_config(state, text, tokenizer)
         _refuse_misfits(weights, state, BlipNetwork(str(weights), kind, config))
     except (IndexError, KeyError, RuntimeError, ValueError) as error:
         raise SetupError(f"{weights} is not a BLIP checkpoint of LAVIS: {first_line(error)}.") from error
@@ -112,7 +112,7 @@ def convert_lavis(weights: str | Path, vocabulary: str | Path | None, folder: st
         )
     # A captioner's last layer has the weights of its first one.
     kept = {name: weight.contiguous() for name, weight in state.items() if ".predictions.decoder." not in name}
-    _write(out, kept, config, tokenizer)
+    _write_folder(out, kept, config, tokenizer)
     return kind
 
 
@@ -123,10 +123,10 @@ def convert_web(checkpoint: WebCheckpoint) -> Path:
         ModelNotFoundError: it, or BERT's vocabulary, cannot be had.
         SetupError: it is not the file that it has to be, not a BLIP matcher or captioner, or there is no room for it.
     """
-    if checkpoint.made is not None:
-        return checkpoint.made
+    if checkpoint.ready_folder is not None:
+        return checkpoint.ready_folder
     with checkpoint.lock():
-        if checkpoint.made is None:  # another process may have been quicker
+        if checkpoint.ready_folder is None:  # another process may have been quicker
             file = checkpoint.fetch()
             shutil.rmtree(checkpoint.model, ignore_errors=True)  # made of another version of the file
             convert_lavis(file, None, checkpoint.model)
@@ -162,7 +162,7 @@ def _bert_vocabulary() -> str:
         ) from None
 
 
-def _write(out: Path, weights: dict[str, torch.Tensor], config: dict[str, Any], tokenizer: Any) -> None:
+def _write_folder(out: Path, weights: dict[str, torch.Tensor], config: dict[str, Any], tokenizer: Any) -> None:
     """Writes the folder beside its place first, so that it is whole where it is found."""
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
@@ -184,14 +184,14 @@ def _write(out: Path, weights: dict[str, torch.Tensor], config: dict[str, Any], 
         raise SetupError(f"Cannot write {out}: {first_line(error)}.", hint="Make room there.") from None
 
 
-def _read(path: Path) -> dict[str, torch.Tensor]:
+def _read_checkpoint(path: Path) -> dict[str, torch.Tensor]:
     hint = "Give a checkpoint as LAVIS saves it, or fetch it again."
     with while_loading(lambda why: SetupError(f"Cannot read {path}: {why}.", hint=hint)):
         # Mapped, what only training needs is never read; torch can map its zip files alone.
         return read_tensors(path, mmap=zipfile.is_zipfile(path))
 
 
-def _config(state: dict[str, torch.Tensor], text: str, tokenizer: Any) -> dict[str, Any]:
+def _checkpoint_config(state: dict[str, torch.Tensor], text: str, tokenizer: Any) -> dict[str, Any]:
     words = state[f"{text}.embeddings.word_embeddings.weight"]
     positions = state["vision_model.embeddings.position_embedding"].shape[1] - 1
     patches = state["vision_model.embeddings.patch_embedding.weight"]
@@ -204,7 +204,7 @@ def _config(state: dict[str, torch.Tensor], text: str, tokenizer: Any) -> dict[s
             "vocab_size": words.shape[0],
             "hidden_size": words.shape[1],
             "intermediate_size": state[f"{text}.encoder.layer.0.intermediate.dense.weight"].shape[0],
-            "num_hidden_layers": _blocks(state, f"{text}.encoder.layer."),
+            "num_hidden_layers": _count_blocks(state, f"{text}.encoder.layer."),
             "num_attention_heads": 12,
             "max_position_embeddings": state[f"{text}.embeddings.position_embeddings.weight"].shape[0],
             "bos_token_id": tokenizer.token_to_id("[DEC]"),
@@ -215,7 +215,7 @@ def _config(state: dict[str, torch.Tensor], text: str, tokenizer: Any) -> dict[s
         "vision_config": {
             "hidden_size": patches.shape[0],
             "intermediate_size": state[f"{first}.mlp.fc1.weight"].shape[0],
-            "num_hidden_layers": _blocks(state, "vision_model.encoder.layers."),
+            "num_hidden_layers": _count_blocks(state, "vision_model.encoder.layers."),
             # The weights do not tell: LAVIS has 16 in ViT-L, 12 in others, and 12 in every text transformer.
             "num_attention_heads": 16 if patches.shape[0] == 1024 else 12,
             "image_size": round(positions**0.5) * patches.shape[2],
@@ -226,5 +226,5 @@ def _config(state: dict[str, torch.Tensor], text: str, tokenizer: Any) -> dict[s
     }
 
 
-def _blocks(state: dict[str, torch.Tensor], prefix: str) -> int:
+def _count_blocks(state: dict[str, torch.Tensor], prefix: str) -> int:
     return 1 + max(int(name[len(prefix) :].partition(".")[0]) for name in state if name.startswith(prefix))

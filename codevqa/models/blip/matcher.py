@@ -18,9 +18,9 @@ from torch import nn
 
 from ...core.errors import SetupError
 from ...core.images import Picture
-from ..base import Map, Match, MatchRequest, SimilarityRequest
-from ..feature_shelf import Shelves
+from ..feature_store import FeatureStores
 from ..options import Average, MatcherOptions
+from ..protocols import Map, Match, MatchRequest, SimilarityRequest
 from ..weights import DType
 from .checkpoint import Checkpoint, load_checkpoint
 from .picture_input import rows_that_fit, run_in_batches
@@ -32,7 +32,7 @@ _CPU_PAIRS = 64
 
 
 class BlipMatcher(BlipModel):
-    """BLIP's ITM and ITC heads over one vision tower. Implements :class:`codevqa.models.base.Matcher`.
+    """BLIP's ITM and ITC heads over one vision tower. Implements :class:`codevqa.models.protocols.Matcher`.
 
     Args:
         checkpoint: the network and where it is.
@@ -59,7 +59,7 @@ class BlipMatcher(BlipModel):
         text = checkpoint.model.text_encoder
         super().__init__(checkpoint, text, max_batch=max_batch, feature_cache_bytes=feature_cache_bytes)
         compares = nn.ModuleList([checkpoint.model.vision_model, checkpoint.model.vision_proj])
-        self._sides = Shelves(compares, checkpoint.pictures, small=True)
+        self._sides = FeatureStores(compares, checkpoint.pictures, small=True)
         self._average = average
         self._max_length = max_length
         self._text = TextEncoder(text, checkpoint.model.itm_head, block)
@@ -154,8 +154,8 @@ class BlipMatcher(BlipModel):
             phrase = self._tokens([request.focus])[0][0, 1:-1].tolist() if request.focus else []
             chosen = tokens_in_focus(rows[row][: lengths[row]], phrase, "words" if request.focus else self._average)
             weights[row, chosen] = 1 / len(chosen)
-        features = self._seen(requests)
-        outputs = self._thread.run(self._text.relevance, self._opened(ids), mask, weights, features)
+        features = self._request_features(requests)
+        outputs = self._thread.run(self._text.relevance, self._with_enc_token(ids), mask, weights, features)
         self._count_rows(len(requests))
         numbers = outputs.cpu().numpy()
         margins = numbers[:, -1].tolist()
@@ -166,11 +166,13 @@ class BlipMatcher(BlipModel):
     def _logits(self, requests: Sequence[MatchRequest]) -> list[float]:
         ids, mask = self._tokens([request.text for request in requests])
         self._count_rows(len(requests))
-        return self._thread.run(self._text.margins, self._opened(ids), mask, self._seen(requests))
+        return self._thread.run(self._text.margins, self._with_enc_token(ids), mask, self._request_features(requests))
 
     def _token_maps(self, requests: Sequence[MatchRequest]) -> list[tuple[Map, Map]]:
         ids, mask = self._tokens([request.text for request in requests])
-        maps, logits = self._thread.run(self._text.gradcam, self._opened(ids), mask, self._seen(requests))
+        maps, logits = self._thread.run(
+            self._text.gradcam, self._with_enc_token(ids), mask, self._request_features(requests)
+        )
         self._count_rows(len(requests))
         maps = maps.view(*maps.shape[:2], self.grid, self.grid).cpu()
         lengths = mask.sum(1).tolist()
@@ -179,12 +181,12 @@ class BlipMatcher(BlipModel):
     def _tokens(self, texts: Sequence[str]) -> tuple[torch.Tensor, torch.Tensor]:
         return self._at.tokenizer.encode(texts, self._max_length)
 
-    def _seen(self, requests: Sequence[MatchRequest]) -> list[torch.Tensor]:
+    def _request_features(self, requests: Sequence[MatchRequest]) -> list[torch.Tensor]:
         """Features of the picture of each request."""
         features = self._features([request.picture for request in requests])
         return [features[request.picture.key] for request in requests]
 
-    def _opened(self, tokens: torch.Tensor) -> torch.Tensor:
+    def _with_enc_token(self, tokens: torch.Tensor) -> torch.Tensor:
         """Tokens that open with the one for texts compared with a picture."""
         ids = tokens.clone()
         ids[:, 0] = self._at.enc_id
@@ -200,7 +202,7 @@ class BlipMatcher(BlipModel):
             new_sides = self._thread.run(self._picture_sides, features)
             self._sides.add(new.values(), new_sides)
             sides |= new_sides
-        return self._thread.run(self._compared, requests, sides)
+        return self._thread.run(self._score_similarity, requests, sides)
 
     @torch.inference_mode()
     def _picture_sides(self, features: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
@@ -209,7 +211,7 @@ class BlipMatcher(BlipModel):
         return dict(zip(features, embeddings.unbind(), strict=True))
 
     @torch.inference_mode()
-    def _compared(self, requests: Sequence[SimilarityRequest], sides: dict[str, torch.Tensor]) -> list[float]:
+    def _score_similarity(self, requests: Sequence[SimilarityRequest], sides: dict[str, torch.Tensor]) -> list[float]:
         texts = list(dict.fromkeys(request.text for request in requests))
         rows = {text: row for row, text in enumerate(texts)}
         first = self._text.first_token(*self._tokens(texts))

@@ -136,7 +136,7 @@ class _CaptionHead(nn.Module):
         self.decoder = Linear(width, config.vocab_size)
 
 
-class _CaptionDecoder(nn.Module):
+class _CaptionLayers(nn.Module):
     def __init__(self, config: SimpleNamespace) -> None:
         super().__init__()
         self.config = config
@@ -158,18 +158,18 @@ class BlipNetwork(nn.Module):
 
     def __init__(self, name: str, kind: Kind, settings: dict[str, Any]) -> None:
         super().__init__()
-        vision = _config(name, settings, "vision_config", _VISION)
-        text = _config(name, settings, "text_config", _TEXT)
+        vision = _read_config(name, settings, "vision_config", _VISION)
+        text = _read_config(name, settings, "text_config", _TEXT)
         text.encoder_hidden_size = vision.hidden_size
         self.config = SimpleNamespace(vision_config=vision, text_config=text)
         self.vision_model = _VisionTower(vision)
         if kind == "captioner":
-            self.text_decoder = _CaptionDecoder(text)
+            self.text_decoder = _CaptionLayers(text)
             self.tied = bool(settings.get("tie_word_embeddings", True))
             return
         self.tied = False
         self.text_encoder = _TextTransformer(text)
-        shared = _size(name, {"image_text_hidden_size": 256, **settings}, "image_text_hidden_size")
+        shared = _check_option(name, {"image_text_hidden_size": 256, **settings}, "image_text_hidden_size")
         self.itm_head = Linear(text.hidden_size, 2)
         self.vision_proj, self.text_proj = Linear(vision.hidden_size, shared), Linear(text.hidden_size, shared)
 
@@ -184,14 +184,14 @@ class BlipNetwork(nn.Module):
         return weights | more
 
 
-def _config(name: str, settings: dict[str, Any], part: str, defaults: dict[str, Any]) -> SimpleNamespace:
+def _read_config(name: str, settings: dict[str, Any], part: str, defaults: dict[str, Any]) -> SimpleNamespace:
     section = settings.get(part) or {}
     if not isinstance(section, dict):
         raise SetupError(f"{name} has no {part} in its config.json.", hint="Save it again.")
     config = {**_COMMON, **defaults, **section}
     for option in defaults.keys() | _COMMON.keys() - {"hidden_act"}:
         if option not in ("layer_norm_eps", "hidden_act"):
-            _size(name, config, option)
+            _check_option(name, config, option)
     if config["hidden_size"] % config["num_attention_heads"]:
         raise SetupError(f"{name} cannot divide a hidden_size of {config['hidden_size']} among its heads.")
     if config["hidden_act"] != "gelu":
@@ -199,7 +199,7 @@ def _config(name: str, settings: dict[str, Any], part: str, defaults: dict[str, 
     return SimpleNamespace(**config)
 
 
-def _size(name: str, config: dict[str, Any], option: str) -> int:
+def _check_option(name: str, config: dict[str, Any], option: str) -> int:
     size = config[option]
     if type(size) is not int or size < 1:
         raise SetupError(f"{name} has {option} {size!r} in its config.json; it must be a whole number above 0.")

@@ -74,7 +74,7 @@ class _Resizing:
         self._lock = threading.Lock()
         self._kept: LRUCache[_Key, tuple[Future[Bytes], int]] = LRUCache(_RESIZED_BYTES, getsizeof=lambda kept: kept[1])
 
-    def resized(self, picture: Picture, size: int, resample: PILImage.Resampling) -> Future[Bytes]:
+    def resize(self, picture: Picture, size: int, resample: PILImage.Resampling) -> Future[Bytes]:
         """Returns a picture resized, or soon to be."""
         key, count = (picture.key, size, int(resample)), 3 * size * size
         with self._lock:
@@ -138,7 +138,7 @@ class PictureReader:
 
     def expect(self, pictures: Sequence[Picture]) -> list[Future[Bytes]]:
         """Begins to resize pictures that will be read, in threads."""
-        return [_resizing.resized(picture, self.size, self._filter) for picture in pictures]
+        return [_resizing.resize(picture, self.size, self._filter) for picture in pictures]
 
     def normalise(self, pixels: torch.Tensor) -> torch.Tensor:
         """Returns the normalised numbers of bytes whose last dimension is the channels, in the same shape."""

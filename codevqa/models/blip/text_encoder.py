@@ -95,7 +95,7 @@ class TextEncoder:
         with torch.enable_grad():
             probabilities.requires_grad_(True)
             hidden = _feed(
-                chosen, _output(chosen.crossattention, self._brought(look, probabilities, pictures), attended)
+                chosen, _output(chosen.crossattention, self._weigh_values(look, probabilities, pictures), attended)
             )
             for layer in layers[self._block + 1 :]:
                 hidden = self._pass(layer, hidden, bias, pictures, first_only=layer is layers[-1])
@@ -148,7 +148,7 @@ class TextEncoder:
     ) -> torch.Tensor:
         attended = self._self_attention(layer, hidden, bias, first_only)
         look = layer.crossattention.self
-        mixed = self._brought(look, self._attention(look, attended, pictures), pictures)
+        mixed = self._weigh_values(look, self._attention(look, attended, pictures), pictures)
         return _feed(layer, _output(layer.crossattention, mixed, attended))
 
     def _self_attention(
@@ -175,7 +175,7 @@ class TextEncoder:
         attention: torch.Tensor = scores.softmax(-1)
         return attention.view(*asked.shape[:3], -1)
 
-    def _brought(self, look: Any, attention: torch.Tensor, pictures: torch.Tensor) -> torch.Tensor:
+    def _weigh_values(self, look: Any, attention: torch.Tensor, pictures: torch.Tensor) -> torch.Tensor:
         """Returns what cross-attention brings to each token, (rows, tokens, width)."""
         weight, bias = look.value.weight, look.value.bias
         mixed = (attention.flatten(1, 2) @ pictures).view(*attention.shape[:3], -1)

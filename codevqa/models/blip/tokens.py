@@ -36,7 +36,7 @@ class WordPieces:
     """
 
     def __init__(self, folder: Path) -> None:
-        self._tokenizer: Any = _read(folder)
+        self._tokenizer: Any = _read_tokenizer(folder)
         # A user's text may spell "[SEP]": it stays text.
         self._tokenizer.encode_special_tokens = True
         self.vocabulary: dict[str, int] = self._tokenizer.get_vocab()
@@ -75,7 +75,7 @@ class WordPieces:
 _OWN = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 
 
-def _read(folder: Path) -> Any:
+def _read_tokenizer(folder: Path) -> Any:
     if (folder / "tokenizer.json").is_file():
         return Tokenizer.from_file(str(folder / "tokenizer.json"))
     settings = folder / "tokenizer_config.json"
@@ -156,17 +156,19 @@ def draw(logits: torch.Tensor, numbers: torch.Tensor, top_k: int, temperature: f
     vocabulary = logits.shape[-1]
     top_k = min(top_k, vocabulary)
     if vocabulary <= top_k + _TIES:
-        return _inverted(logits, logits.topk(top_k).values[:, -1:], numbers, temperature)
+        return _invert_shares(logits, logits.topk(top_k).values[:, -1:], numbers, temperature)
     top = logits.topk(top_k + _TIES)
     least = top.values[:, top_k - 1, None]
     if not logits.is_cuda and bool((top.values[:, -1:] >= least).any()):
-        return _inverted(logits, least, numbers, temperature)
+        return _invert_shares(logits, least, numbers, temperature)
     candidates, order = top.indices.sort()
-    place = _inverted(top.values.gather(-1, order), least, numbers, temperature)
+    place = _invert_shares(top.values.gather(-1, order), least, numbers, temperature)
     return candidates.gather(-1, place[:, None])[:, 0]
 
 
-def _inverted(logits: torch.Tensor, least: torch.Tensor, numbers: torch.Tensor, temperature: float) -> torch.Tensor:
+def _invert_shares(
+    logits: torch.Tensor, least: torch.Tensor, numbers: torch.Tensor, temperature: float
+) -> torch.Tensor:
     """The place in each row that its number falls into, among logits of at least ``least``."""
     shares = (logits.double() / temperature).masked_fill_(logits < least, -torch.inf).softmax(-1)
     below = shares.cumsum(-1)

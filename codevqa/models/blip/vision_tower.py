@@ -19,8 +19,8 @@ from ...core.collection import StoredPicture
 from ...core.images import Picture
 from ..cpu_threads import NetworkThread
 from ..cuda_graphs import avoid_cudnn_attention
-from ..feature_shelf import Shelves
-from ..gpu_turn import turn_on
+from ..feature_store import FeatureStores
+from ..gpu_lock import lock_on
 from .checkpoint import Checkpoint
 from .picture_input import PictureReader, run_in_batches
 
@@ -63,7 +63,7 @@ class BlipModel:
         self.name = checkpoint.name
         self.grid = checkpoint.grid
         self.stats = BlipStats()
-        self.turn = turn_on(checkpoint.device, checkpoint.model, checkpoint.tokenizer)
+        self.turn = lock_on(checkpoint.device, checkpoint.model, checkpoint.tokenizer)
         self._at = checkpoint
         self._max_batch = max_batch
         config, tower = checkpoint.model.config, checkpoint.model.vision_model
@@ -73,7 +73,7 @@ class BlipModel:
         )
         self._reader = PictureReader(checkpoint.pictures, checkpoint.device, checkpoint.dtype)
         avoid_cudnn_attention(checkpoint.device)
-        self._shelves = Shelves(tower, checkpoint.pictures)
+        self._stores = FeatureStores(tower, checkpoint.pictures)
         self._kept: LRUCache[str, torch.Tensor] = LRUCache(feature_cache_bytes, getsizeof=lambda kept: kept.nbytes)
 
     @property
@@ -91,7 +91,7 @@ class BlipModel:
             ModelError: the network failed, or one picture alone does not fit in memory.
         """
         by_key = {image.key: kept for image in pictures if (kept := self._kept.get(image.key)) is not None}
-        for key, features in self._shelves.read(image for image in pictures if image.key not in by_key).items():
+        for key, features in self._stores.read(image for image in pictures if image.key not in by_key).items():
             by_key[key] = features.to(self._at.device)
             if keep:
                 self._keep(key, by_key[key])
@@ -103,23 +103,23 @@ class BlipModel:
             by_key[picture.key] = features
             if keep or not isinstance(picture, StoredPicture):
                 self._keep(picture.key, features)
-        self._shelves.add(missing, by_key)
+        self._stores.add(missing, by_key)
         return by_key
 
     def expect(self, pictures: Sequence[Picture]) -> None:
         """Begins to read pictures that will be asked about next, in threads, where no features of them are kept."""
-        self._reader.expect(self._shelves.missing(pictures))
+        self._reader.expect(self._stores.missing(pictures))
 
     def keep_features(self) -> None:
         """Writes to disk what features of collections are still in memory alone."""
-        self._shelves.save()
+        self._stores.save()
 
     def _keep(self, key: str, features: torch.Tensor) -> None:
         if features.nbytes <= self._kept.maxsize:
             self._kept[key] = features
 
     def _encode(self, pictures: Sequence[Picture]) -> Sequence[torch.Tensor]:
-        features = self._vision_thread.run(self._encoded, self._reader.read(pictures))
+        features = self._vision_thread.run(self._run_tower, self._reader.read(pictures))
         self.stats.vision_forwards += len(pictures)
         self.stats.vision_batches += 1
         return features
@@ -129,7 +129,7 @@ class BlipModel:
         self.stats.text_batches += 1
 
     @torch.inference_mode()
-    def _encoded(self, pixels: torch.Tensor) -> Sequence[torch.Tensor]:
+    def _run_tower(self, pixels: torch.Tensor) -> Sequence[torch.Tensor]:
         # Copies, or each kept picture would hold its whole batch in memory.
         rows: Sequence[torch.Tensor] = torch.unbind_copy(encode(self._at.model.vision_model, pixels, self._reader))  # type: ignore[assignment, func-returns-value]
         return list(rows)
@@ -157,13 +157,13 @@ def encode(tower: Any, pixels: torch.Tensor, reader: PictureReader) -> torch.Ten
     hidden = torch.cat([first, patches], dim=1)
     hidden += embeddings.position_embedding.to(hidden.dtype)
     for block in tower.encoder.layers:
-        hidden += _attend(block.self_attn, block.layer_norm1(hidden))
+        hidden += _attend_patches(block.self_attn, block.layer_norm1(hidden))
         hidden += block.mlp(block.layer_norm2(hidden))
     features: torch.Tensor = tower.post_layernorm(hidden)
     return features
 
 
-def _attend(attention: Any, hidden: torch.Tensor) -> torch.Tensor:
+def _attend_patches(attention: Any, hidden: torch.Tensor) -> torch.Tensor:
     rows, length, width = hidden.shape
     heads = attention.num_heads
     qkv = attention.qkv(hidden).view(rows, length, 3, heads, width // heads).permute(2, 0, 3, 1, 4)

@@ -44,15 +44,15 @@ class PerRequestStopping:
         self._requests, self._find_end = requests, find_end
         self.ended = [False] * len(requests)
         """Which of them have."""
-        self.made: list[list[int]] = [[] for _ in requests]
+        self.generated: list[list[int]] = [[] for _ in requests]
         """Tokens made for each request, up to its end."""
 
     def __call__(self, input_ids: torch.Tensor, scores: object, **_: object) -> torch.Tensor:
         """Takes the newest token of each request; says of each whether it has ended."""
         for i, token in enumerate(input_ids[:, -1].tolist()):
             if not self.ended[i]:
-                self.made[i].append(token)
-                self.ended[i] = self._find_end(self._requests[i], self.made[i], 1) is not None
+                self.generated[i].append(token)
+                self.ended[i] = self._find_end(self._requests[i], self.generated[i], 1) is not None
         return torch.tensor(self.ended, device=input_ids.device)
 
 
@@ -145,7 +145,7 @@ class GenerateDecoder:
         self.stats.generate_calls += 1
         self.stats.prefilled_tokens += sum(map(len, rests))
         self.stats.reused_tokens += head * len(batch)
-        return ends.made
+        return ends.generated
 
     def _prefix(self, prefix: tuple[int, ...]) -> Any | None:
         """Returns the keys and values of a prefix, computed unless kept; None where they cannot be reused."""

@@ -16,7 +16,7 @@ import torch
 
 from ...core.errors import ModelNotFoundError, SetupError
 from ..library_errors import quiet, while_loading
-from ..weights import fill, hub_folder, load_network, moved, place_for, read_json, read_weights, unknown
+from ..weights import fill, hub_folder, load_network, move_network, place_for, read_json, read_weights, unknown
 from .int8_linear import available, quantise
 from .network import LlamaConfig, LlamaNetwork
 from .work import FolderTokenizer, Tokenizer, TransformersTokenizer
@@ -26,7 +26,7 @@ _POINTER = b"version https://git-lfs"
 _SMALL = (".jinja", ".json", ".model", ".txt")
 
 
-def load(
+def load_causal_lm(
     model: str | os.PathLike[str], device: str | None, dtype: str | None, *, whole: bool = False
 ) -> tuple[Any, Tokenizer, str]:
     """Returns a network on its device, its tokenizer, and the name it goes by.
@@ -70,7 +70,7 @@ def load(
     tokenizer = _tokenizer(source, folder)
     if eight:
         quantise(network)
-    return moved(network, place, source), tokenizer, folder.resolve().name if local else str(model)
+    return move_network(network, place, source), tokenizer, folder.resolve().name if local else str(model)
 
 
 def _own_network(source: str, folder: Path, dtype: torch.dtype) -> LlamaNetwork | None:

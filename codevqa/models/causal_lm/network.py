@@ -147,7 +147,7 @@ def _layer(config: LlamaConfig) -> nn.Module:
     return nn.ModuleDict({"self_attn": own, "mlp": mlp, **norms})
 
 
-Turn: TypeAlias = "tuple[torch.Tensor, torch.Tensor]"
+Rotation: TypeAlias = "tuple[torch.Tensor, torch.Tensor]"
 """Cosine and signed sine of the angles by which heads are turned, (tokens, 1, width)."""
 
 
@@ -175,7 +175,7 @@ class Heads:
 
     states: torch.Tensor
     """(tokens, (heads + 2 * key heads) * width)."""
-    turn: Turn
+    turn: Rotation
     norms: tuple[torch.Tensor, torch.Tensor, float] | None
     """Weights of the norms of queries and of keys, and what is added to the mean square."""
     kernels: Any
@@ -293,7 +293,7 @@ class LlamaNetwork(nn.Module):
         logits: torch.Tensor = self.lm_head(base.norm(state))
         return logits
 
-    def _heads(self, own: Any, which: str, seen: torch.Tensor, turn: Turn) -> torch.Tensor:
+    def _heads(self, own: Any, which: str, seen: torch.Tensor, turn: Rotation) -> torch.Tensor:
         """Returns queries or keys, shape (tokens, heads, width), turned by their positions."""
         heads: torch.Tensor = own[f"{which}_proj"](seen).view(len(seen), -1, self.config.head_width)
         if self.config.head_norms:

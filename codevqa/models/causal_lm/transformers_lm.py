@@ -16,16 +16,16 @@ import torch
 from cachetools import LRUCache
 
 from ...core.errors import CodeVQAError, ModelError, PromptTooLongError, SetupError
-from ..base import Completion, GenerationRequest, Message, RequestFeed, cut_at_stop
 from ..chat_template import without_system
-from ..gpu_turn import turn_on
+from ..gpu_lock import lock_on
 from ..library_errors import first_line
+from ..protocols import Completion, GenerationRequest, Message, RequestFeed, cut_at_stop
 from ..text_stream import stream_of
-from ..weights import computed
+from ..weights import precision_text
 from .cpu.decoder import PackedDecoder
 from .generate import GenerateDecoder
 from .gpu.decoder import SlotDecoder
-from .loading import load
+from .loading import load_causal_lm
 from .network import LlamaNetwork
 from .work import (
     CONTEXT,
@@ -49,7 +49,7 @@ Decoder: TypeAlias = "PackedDecoder | SlotDecoder | GenerateDecoder"
 
 
 class TransformersLM:
-    """A causal language model of transformers as a :class:`~codevqa.models.base.LanguageModel`.
+    """A causal language model of transformers as a :class:`~codevqa.models.protocols.LanguageModel`.
 
     Completions are plain greedy decoding: sampling settings and repetition penalties that a checkpoint carries are
     not applied. A completion ends at the model's end token or any control token (end of a turn, fill in the middle),
@@ -83,12 +83,12 @@ class TransformersLM:
         self.name = name
         self.model = model.eval()
         weight = next(model.parameters())
-        self.computes = computed(weight.dtype, weight.device)
+        self.computes = precision_text(weight.dtype, weight.device)
         """Precision and device; linear layers in eight bits count as what they give."""
         self.cheap = weight.device.type == "cuda"
         """Whether several texts at once cost little more than one."""
         self.tokenizer = tokenizer
-        self.turn = turn_on(weight.device, model, tokenizer, urgent=False)
+        self.turn = lock_on(weight.device, model, tokenizer, urgent=False)
         self.max_batch = max_batch
         shots = getattr(model.config, "reading_shots", None)
         self.reading_shots = shots if type(shots) is int and shots >= 0 else None
@@ -136,7 +136,7 @@ class TransformersLM:
             ModelNotFoundError: it is not here, not complete, or not a causal language model.
             SetupError: the device or the dtype does not exist.
         """
-        network, tokenizer, name = load(model, device, dtype, whole=not loop)
+        network, tokenizer, name = load_causal_lm(model, device, dtype, whole=not loop)
         return cls(network, tokenizer, name=name, max_batch=max_batch, prefix_cache_bytes=prefix_cache_bytes)
 
     @property
@@ -258,12 +258,12 @@ class TransformersLM:
             encoded = self.tokenizer.encode([text for *_, text in some], special=not chat)
             for (index, request, _), tokens in zip(some, encoded, strict=True):
                 try:
-                    tokenised.append(self._tokenised(index, request, tokens))
+                    tokenised.append(self._tokenise_request(index, request, tokens))
                 except CodeVQAError as error:
                     refuse(index, error)
         return tokenised
 
-    def _tokenised(self, index: int, request: GenerationRequest, tokens: list[int]) -> TokenisedRequest:
+    def _tokenise_request(self, index: int, request: GenerationRequest, tokens: list[int]) -> TokenisedRequest:
         prefix = 0
         if request.shared > 0:
             # The last token of the head may join with what follows it, and one token must be left to continue.

@@ -32,7 +32,7 @@ class MessageError(Exception):
     """The bytes that were read are not a message."""
 
 
-def write(stream: IO[bytes], head: dict[str, Any], arrays: Sequence[Array] = ()) -> None:
+def write_message(stream: IO[bytes], head: dict[str, Any], arrays: Sequence[Array] = ()) -> None:
     """Writes one message."""
     buffer = io.BytesIO()
     np.savez(buffer, np.frombuffer(json.dumps(head).encode(), np.uint8), *arrays)
@@ -41,7 +41,7 @@ def write(stream: IO[bytes], head: dict[str, Any], arrays: Sequence[Array] = ())
     stream.flush()
 
 
-def read(stream: IO[bytes]) -> Message:
+def read_message(stream: IO[bytes]) -> Message:
     """Reads one message.
 
     Raises:
@@ -76,7 +76,7 @@ def serve(script: str) -> None:
             head, arrays = answer(*message)
         except Exception as error:  # noqa: BLE001 - the other side says whose fault it is
             head, arrays = {"error": " ".join(f"{type(error).__name__}: {error}".split())[:500]}, []
-        write(replies, head, arrays)
+        write_message(replies, head, arrays)
 
 
 def _listen(asked: queue.SimpleQueue[Message]) -> None:
@@ -84,7 +84,7 @@ def _listen(asked: queue.SimpleQueue[Message]) -> None:
     requests = os.fdopen(os.dup(0), "rb")  # at its end Python would wait for a thread that reads sys.stdin
     try:
         while True:
-            asked.put(read(requests))
+            asked.put(read_message(requests))
     except (EOFError, MessageError, OSError):
         os._exit(0)
 

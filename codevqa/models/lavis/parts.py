@@ -1,4 +1,4 @@
-"""LAVIS's BLIP behind the protocols of :mod:`codevqa.models.base`."""
+"""LAVIS's BLIP behind the protocols of :mod:`codevqa.models.protocols`."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ import numpy as np
 
 from ...core.errors import ModelNotFoundError, SetupError
 from ...core.images import Picture
-from ..base import CaptionRequest, Map, Match, MatchRequest, SimilarityRequest
 from ..blip.captioner import check_patches
 from ..blip.matcher import tokens_in_focus
 from ..options import Average, LavisOptions
+from ..protocols import CaptionRequest, Map, Match, MatchRequest, SimilarityRequest
 from .messages import Array, Message
 from .process import VARIABLE, LavisProcess, python_of
 
@@ -39,7 +39,7 @@ class _LavisPart:
 
 
 class LavisMatcher(_LavisPart):
-    """LAVIS's ``blip_image_text_matching``. Implements :class:`codevqa.models.base.Matcher`."""
+    """LAVIS's ``blip_image_text_matching``. Implements :class:`codevqa.models.protocols.Matcher`."""
 
     def __init__(self, process: LavisProcess, name: str, *, average: Average) -> None:
         super().__init__(process, name)
@@ -84,7 +84,7 @@ class LavisMatcher(_LavisPart):
         """
         scores: list[float] = []
         for some in _batches(requests):
-            pictures, places = _pictures([request.picture for request in some])
+            pictures, places = _distinct_pictures([request.picture for request in some])
             pairs = [(place, request.text) for place, request in zip(places, some, strict=True)]
             scores += self.process.ask("similarity", {"pairs": pairs}, pictures)[1][0].tolist()
         return scores
@@ -97,7 +97,7 @@ class LavisMatcher(_LavisPart):
         """Returns of each request GradCAM of every token, the ITM logits, and the tokens of its text and its focus."""
         results: list[tuple[Map, Map, list[int], list[int]]] = []
         for some in _batches(requests):
-            pictures, places = _pictures([request.picture for request in some])
+            pictures, places = _distinct_pictures([request.picture for request in some])
             pairs = [(place, request.text, request.focus or "") for place, request in zip(places, some, strict=True)]
             reply, arrays = self.process.ask("match", {"pairs": pairs}, pictures)
             results += zip(arrays[::2], arrays[1::2], reply["tokens"], reply["focus"], strict=True)
@@ -105,7 +105,7 @@ class LavisMatcher(_LavisPart):
 
 
 class LavisCaptioner(_LavisPart):
-    """LAVIS's ``blip_caption``, as few-shot PnP-VQA asks it. Implements :class:`codevqa.models.base.Captioner`."""
+    """LAVIS's ``blip_caption``, as few-shot PnP-VQA asks it. Implements :class:`codevqa.models.protocols.Captioner`."""
 
     def __init__(
         self, process: LavisProcess, name: str, *, min_length: int = 10, max_length: int = 20, top_k: int = 50
@@ -141,20 +141,22 @@ class LavisCaptioner(_LavisPart):
         Raises:
             ModelError: a request names patches that do not exist, or none; LAVIS failed, died, or took too long.
         """
-        return [text.strip() for some in _batches(requests) for text in self._asked("caption", some)[0]["texts"]]
+        return [
+            text.strip() for some in _batches(requests) for text in self._ask_captioner("caption", some)[0]["texts"]
+        ]
 
     def token_ids(self, requests: Sequence[CaptionRequest]) -> list[list[int]]:
         """Returns the tokens of each caption after the prompt, as LAVIS wrote them."""
-        return [ids.tolist() for some in _batches(requests) for ids in self._asked("caption", some)[1]]
+        return [ids.tolist() for some in _batches(requests) for ids in self._ask_captioner("caption", some)[1]]
 
     def prompt_logits(self, request: CaptionRequest) -> Map:
         """Returns the decoder's logits, (prompt tokens, vocabulary), after each token of the prompt."""
-        return self._asked("prompt_logits", [request])[1][0]
+        return self._ask_captioner("prompt_logits", [request])[1][0]
 
-    def _asked(self, do: str, requests: Sequence[CaptionRequest]) -> Message:
+    def _ask_captioner(self, do: str, requests: Sequence[CaptionRequest]) -> Message:
         for request in requests:
             check_patches(request, self.grid)
-        pictures, places = _pictures([request.picture for request in requests])
+        pictures, places = _distinct_pictures([request.picture for request in requests])
         captions = [
             (request.picture.key, place, request.patches, request.seed, request.tokens or self._lengths)
             for place, request in zip(places, requests, strict=True)
@@ -190,7 +192,7 @@ def _batches(requests: Sequence[_R]) -> list[Sequence[_R]]:
     return [requests[begin : begin + _BATCH] for begin in range(0, len(requests), _BATCH)]
 
 
-def _pictures(pictures: Sequence[Picture]) -> tuple[list[Array], list[int]]:
+def _distinct_pictures(pictures: Sequence[Picture]) -> tuple[list[Array], list[int]]:
     """Each distinct picture once, and which of them is whose."""
     distinct = {picture.key: picture for picture in pictures}
     places = {key: place for place, key in enumerate(distinct)}

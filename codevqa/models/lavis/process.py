@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from ...core.errors import ModelError, SetupError
-from ..feed import Turn
+from ..request_queue import ModelLock
 from . import messages
 from .messages import Array, Message, MessageError
 
@@ -57,7 +57,7 @@ class LavisProcess:
         self._command = [str(python), "-E", "-s", messages.__file__, str(script)]
         self._model = model
         self._limit = limit
-        self.turn = Turn(self._command)
+        self.turn = ModelLock(self._command)
         self.described = self._start()
 
     @property
@@ -84,19 +84,19 @@ class LavisProcess:
 
     def _start(self) -> dict[str, Any]:
         # A file, since a pipe that nobody reads would block a process that warns much.
-        self._said = tempfile.TemporaryFile()  # noqa: SIM115 - it lives as long as the process
+        self._stderr = tempfile.TemporaryFile()  # noqa: SIM115 - it lives as long as the process
         # A wait that spins would keep cores busy, and hold up the models of this process.
         environment = {"OMP_WAIT_POLICY": "PASSIVE", **os.environ}
         try:
             self._process = subprocess.Popen(
-                self._command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._said, env=environment
+                self._command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._stderr, env=environment
             )
         except OSError as error:
-            self._said.close()
+            self._stderr.close()
             raise SetupError(
                 f"{self._command[0]} does not start: {error.strerror}.", hint=f"See {VARIABLE}."
             ) from error
-        self._end = weakref.finalize(self, _end, self._process, self._said, os.getpid())
+        self._end = weakref.finalize(self, _end_process, self._process, self._stderr, os.getpid())
         try:
             return self._exchange({"do": "load", **self._model}, (), _LOADING)[0]
         except ModelError as error:
@@ -110,8 +110,8 @@ class LavisProcess:
         timer.start()
         assert self._process.stdin and self._process.stdout
         try:
-            messages.write(self._process.stdin, head, arrays)
-            reply, results = messages.read(self._process.stdout)
+            messages.write_message(self._process.stdin, head, arrays)
+            reply, results = messages.read_message(self._process.stdout)
         except (MessageError, OSError, EOFError) as error:
             if isinstance(error, MessageError):
                 why = "wrote something else than an answer"
@@ -138,12 +138,12 @@ class LavisProcess:
         status = self._process.returncode
         if status is None:
             return "closed its end of the pipe"
-        self._said.seek(max(0, self._said.seek(0, 2) - 4096))
-        last = self._said.read().decode(errors="replace").strip().rpartition("\n")[2][:300]
+        self._stderr.seek(max(0, self._stderr.seek(0, 2) - 4096))
+        last = self._stderr.read().decode(errors="replace").strip().rpartition("\n")[2][:300]
         return f"was ended by {signal.Signals(-status).name}" if status < 0 else f"ended with status {status}: {last}"
 
 
-def _end(process: subprocess.Popen[bytes], log: Any, parent: int) -> None:
+def _end_process(process: subprocess.Popen[bytes], log: Any, parent: int) -> None:
     if os.getpid() == parent:  # and not a fork of it
         process.kill()
         process.wait()

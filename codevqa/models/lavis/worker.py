@@ -33,7 +33,7 @@ _PICTURES = 32
 """Pictures whose embeddings a captioner keeps: it draws many captions of each."""
 
 
-def build(part: str, size: str, vocabulary: str | None) -> tuple[Any, str]:
+def build_lavis(part: str, size: str, vocabulary: str | None) -> tuple[Any, str]:
     """Returns a model of LAVIS without its weights, and where LAVIS has those.
 
     Args:
@@ -54,30 +54,30 @@ def build(part: str, size: str, vocabulary: str | None) -> tuple[Any, str]:
         raise ValueError(f"{_VOCABULARY}'s tokenizer cannot be had: {words}") from error
 
 
-def load(asked: dict[str, Any]) -> Matcher | Captioner:
+def load_model(asked: dict[str, Any]) -> MatchWorker | CaptionWorker:
     """Returns the model that a first message asks for."""
     part, name, vocabulary = asked["part"], asked["name"], asked["vocabulary"]
     path = Path(name)
     if path.is_absolute():
-        state = _weights(path)
+        state = _load_state(path)
         size = _WIDTHS.get(len(state.get("visual_encoder.patch_embed.proj.weight", ())))
         if size is None:
             raise ValueError("it holds no BLIP of LAVIS, base or large")
-        model, _ = build(part, size, vocabulary)
+        model, _ = build_lavis(part, size, vocabulary)
     else:
-        model, source = build(part, name, vocabulary)
-        state = _weights(Path(download_cached_file(source, check_hash=False, progress=False)))
+        model, source = build_lavis(part, name, vocabulary)
+        state = _load_state(Path(download_cached_file(source, check_hash=False, progress=False)))
     missing = [key for key in model.load_state_dict(state, strict=False).missing_keys if "position_ids" not in key]
     if missing:
         raise ValueError(f"{name} lacks {len(missing)} weights of LAVIS's {FAMILIES[part]}, the first {missing[0]}")
     device = asked["device"] or ("cuda" if torch.cuda.is_available() else "cpu")
     model.to(device).visual_encoder.requires_grad_(False)  # whose gradients nobody reads
     if part == "captioner":
-        return Captioner(model, device)
-    return Matcher(model, device, asked["block"])
+        return CaptionWorker(model, device)
+    return MatchWorker(model, device, asked["block"])
 
 
-def _weights(path: Path) -> dict[str, Any]:
+def _load_state(path: Path) -> dict[str, Any]:
     with path.open("rb") as file:
         # Torch before 2.6 can be made to run what its older format holds, whatever it is told.
         if file.read(4) != b"PK\3\4":
@@ -101,7 +101,7 @@ class _Model:
         return prepared.unsqueeze(0).to(self.device)
 
 
-class Matcher(_Model):
+class MatchWorker(_Model):
     """ITM with GradCAM, and ITC."""
 
     def __init__(self, model: Any, device: str, block: int) -> None:
@@ -137,7 +137,7 @@ class Matcher(_Model):
         return {}, [np.array(scores, np.float32)]
 
 
-class Captioner(_Model):
+class CaptionWorker(_Model):
     """Captions of some patches of a picture."""
 
     def __init__(self, model: Any, device: str) -> None:
@@ -150,7 +150,7 @@ class Captioner(_Model):
         """The text of each caption without the prompt, and its tokens after it."""
         tokenizer, texts, tokens = self.model.tokenizer, [], []
         for key, place, patches, seed, (least, most) in head["captions"]:
-            prompt, shown = self._prompt(), self._shown(key, pictures[place], patches)
+            prompt, shown = self._prompt(), self._embed_patches(key, pictures[place], patches)
             torch.manual_seed(seed or 0)
             # As LAVIS's PnP-VQA draws captions. Its generate_from_encoder punishes repetition, whatever it is told.
             ids = self.model.text_decoder.generate(
@@ -172,7 +172,7 @@ class Captioner(_Model):
     def prompt_logits(self, head: dict[str, Any], pictures: list[Array]) -> Message:
         """The decoder's logits after each token of the prompt."""
         key, place, patches, *_ = head["captions"][0]
-        shown = self._shown(key, pictures[place], patches)
+        shown = self._embed_patches(key, pictures[place], patches)
         output = self.model.text_decoder(
             self._prompt().input_ids,
             encoder_hidden_states=shown,
@@ -190,7 +190,7 @@ class Captioner(_Model):
         prompt.input_ids = prompt.input_ids[:, :-1]
         return prompt
 
-    def _shown(self, key: str, pixels: Array, patches: list[int] | None) -> torch.Tensor:
+    def _embed_patches(self, key: str, pixels: Array, patches: list[int] | None) -> torch.Tensor:
         if key not in self._kept:
             self._kept[key] = self.model.forward_encoder({"image": self.picture(pixels)})
         self._kept.move_to_end(key)
@@ -200,12 +200,12 @@ class Captioner(_Model):
         return embeddings if patches is None else embeddings[:, [1 + patch for patch in patches]]
 
 
-_loaded: list[Matcher | Captioner] = []
+_loaded: list[MatchWorker | CaptionWorker] = []
 
 
 def answer(head: dict[str, Any], arrays: list[Array]) -> Message:
     """Answers one message."""
     if head["do"] == "load":
-        _loaded[:] = [load(head)]
+        _loaded[:] = [load_model(head)]
         return _loaded[0].describe, []
     return getattr(_loaded[0], head["do"])(head, arrays)  # type: ignore[no-any-return]

@@ -14,13 +14,13 @@ from __future__ import annotations
 
 import torch
 
-from ...gpu_compiler import HERE, compiled, power, tl
+from ...gpu_compiler import HERE, compile_kernel, power, tl
 
 LONGEST = 128
 """Keys that :func:`attend_own` looks at, at most."""
 
 
-def usable(tensor: torch.Tensor, depth: int = 64) -> bool:
+def attention_usable(tensor: torch.Tensor, depth: int = 64) -> bool:
     """Whether the kernels take tensors like this one, in heads of so many numbers."""
     return HERE and tensor.is_cuda and 16 <= depth <= 128 and depth & (depth - 1) == 0
 
@@ -67,7 +67,7 @@ def attend_seen(queries: torch.Tensor, seen: torch.Tensor, hidden: torch.Tensor 
     return out
 
 
-@compiled("start")
+@compile_kernel("start")
 def _own_kernel(
     joined,
     own,
@@ -111,7 +111,7 @@ def _own_kernel(
     tl.store(out + token.to(tl.int64) * width + head * DEPTH + depths, (brought / total).to(out.dtype.element_ty))
 
 
-@compiled()
+@compile_kernel()
 def _seen_kernel(
     queries,
     seen,

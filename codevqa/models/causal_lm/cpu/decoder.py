@@ -27,7 +27,7 @@ from ...cpu_threads import LARGE, threads
 from ..int8_linear import weights
 from ..network import LlamaNetwork
 from ..work import LMStats, TokenisedRequest, Work, common_prefix_length
-from .forward_pass import KeyValues, Pack, Part, PrefixCache
+from .forward_pass import KeyValues, Pack, PackedText, PrefixCache
 
 _PASS = 448
 """Tokens in one pass, about: more cost as much each, fewer cost more."""
@@ -40,7 +40,7 @@ _WORKERS = 2
 
 
 @dataclass(eq=False)
-class _Text:
+class _PackedRequest:
     """A request that is being decoded."""
 
     request: TokenisedRequest
@@ -59,7 +59,7 @@ class _Worker:
     memory: KeyValues
     take: Callable[[], TokenisedRequest]
     """Takes a prompt off the queue, at the worker's end of it."""
-    texts: dict[int, _Text] = field(default_factory=dict)
+    texts: dict[int, _PackedRequest] = field(default_factory=dict)
     """By slot."""
 
 
@@ -121,28 +121,28 @@ class PackedDecoder:
             texts = [worker.texts[part.slot] for part in parts]
             # What follows the last token that is certain, and each guess.
             wanted = [max(0, part.end - len(text.tokens) + 1) for part, text in zip(parts, texts, strict=True)]
-            predictions = _said(self.model(Pack(worker.memory, parts, wanted)), wanted)
+            predictions = _next_tokens(self.model(Pack(worker.memory, parts, wanted)), wanted)
             with self._lock:
                 self.stats.steps += 1
                 self.stats.guessed_tokens += sum([len(text.guessed) for text in texts])
                 for part, text, tokens in zip(parts, texts, predictions, strict=True):
                     self._collect(worker, part, text, tokens, work)
 
-    def _part(self, text: _Text, company: int) -> Part:
+    def _part(self, text: _PackedRequest, company: int) -> PackedText:
         """Returns what is next of a text: the rest of its prompt, or of its tokens and a guess."""
         rest = text.tokens[text.computed :]
         text.guessed = []
         if len(rest) > _PASS:
-            return Part(text.slot, text.computed, rest[:_PASS])
+            return PackedText(text.slot, text.computed, rest[:_PASS])
         output_length = len(text.tokens) - len(text.request.tokens)
         count = max(_LEAST, min(_MOST, _ALL // company)) if output_length else _FIRST
         text.guessed = self._drafter.guess(text.tokens, min(count, text.request.max_tokens - output_length - 1))
-        return Part(text.slot, text.computed, rest + text.guessed)
+        return PackedText(text.slot, text.computed, rest + text.guessed)
 
-    def _admit(self, worker: _Worker, queue: deque[TokenisedRequest], room: int) -> list[Part]:
+    def _admit(self, worker: _Worker, queue: deque[TokenisedRequest], room: int) -> list[PackedText]:
         """Takes prompts off the queue into free slots while a pass has room; returns their first parts."""
         free = [slot for slot in range(worker.memory.count) if slot not in worker.texts]
-        parts: list[Part] = []
+        parts: list[PackedText] = []
         while free and room > 0:
             with self._lock:
                 if not queue:
@@ -152,7 +152,7 @@ class PackedDecoder:
                 known, blocks = self.prefixes.find(request.tokens[:-1])
                 self.stats.prefilled_tokens += len(request.tokens) - known
                 self.stats.reused_tokens += known
-            text = _Text(request, free.pop(0), known, list(request.tokens))
+            text = _PackedRequest(request, free.pop(0), known, list(request.tokens))
             worker.memory.fill(text.slot, blocks)
             worker.texts[text.slot] = text
             parts.append(self._part(text, len(worker.texts)))
@@ -162,8 +162,8 @@ class PackedDecoder:
     def _collect(
         self,
         worker: _Worker,
-        part: Part,
-        text: _Text,
+        part: PackedText,
+        text: _PackedRequest,
         predictions: Sequence[int],
         work: Work,
     ) -> None:
@@ -187,7 +187,7 @@ class PackedDecoder:
             del worker.texts[text.slot]
 
 
-def _said(logits: torch.Tensor, wanted: Sequence[int]) -> list[list[int]]:
+def _next_tokens(logits: torch.Tensor, wanted: Sequence[int]) -> list[list[int]]:
     """Returns the next tokens of each text, one after each of its last tokens and guesses.
 
     Args:

@@ -47,7 +47,7 @@ class KeyValues:
 
 
 @dataclass(frozen=True)
-class Part:
+class PackedText:
     """Tokens of one text in a pass."""
 
     slot: int
@@ -70,7 +70,7 @@ class Pack:
         wanted: of how many last tokens of each part the logits are asked for.
     """
 
-    def __init__(self, memory: KeyValues, parts: Sequence[Part], wanted: Sequence[int]) -> None:
+    def __init__(self, memory: KeyValues, parts: Sequence[PackedText], wanted: Sequence[int]) -> None:
         self.memory, self.parts, self._wanted = memory, parts, wanted
         self._ends = [part.end for part in parts]
         self.ids = torch.tensor([token for part in parts for token in part.tokens])

@@ -18,7 +18,7 @@ from ...cuda_graphs import free_cached_memory
 from ..generate import MarkedPrefixes
 from ..network import LlamaNetwork
 from ..work import LMStats, TokenisedRequest, Work
-from .prefill import Part, fill
+from .prefill import PrefillPart, fill_slots
 from .slots import Slots, bytes_a_token
 
 _SHARE = 0.6
@@ -43,7 +43,7 @@ GPU = Schedule(steps=8, rounds_in_flight=1, prefill_tokens=4096, length_multiple
 
 
 @dataclass(eq=False)
-class _Text:
+class _SlotRequest:
     """A request that is being decoded."""
 
     request: TokenisedRequest
@@ -63,9 +63,9 @@ class _Text:
 class _Round:
     """Steps under way."""
 
-    made: torch.Tensor
+    tokens: torch.Tensor
     event: Any
-    texts: list[_Text]
+    texts: list[_SlotRequest]
 
 
 class SlotDecoder:
@@ -109,7 +109,7 @@ class SlotDecoder:
         self.prefixes = MarkedPrefixes(prefix_bytes, lambda past: past.nbytes)
         self.memory: Slots | None = None
         self._wanted = 0
-        self._texts: dict[int, _Text] = {}
+        self._texts: dict[int, _SlotRequest] = {}
 
     def run(self, work: Work) -> None:
         """Decodes all requests, and those that join them.
@@ -180,7 +180,7 @@ class SlotDecoder:
     def _admit(self, memory: Slots, queue: deque[TokenisedRequest]) -> None:
         """Computes the next prompts into free slots."""
         free = [slot for slot in range(memory.count) if slot not in self._texts]
-        texts = [_Text(queue.popleft(), slot) for slot in free[: len(queue)]]
+        texts = [_SlotRequest(queue.popleft(), slot) for slot in free[: len(queue)]]
         sharing: dict[tuple[int, ...], list[int]] = {}
         for text in texts:
             sharing.setdefault(tuple(text.request.tokens[: text.request.prefix]), []).append(text.slot)
@@ -188,7 +188,9 @@ class SlotDecoder:
             if prefix:
                 memory.write(slots, self._past(memory, prefix, slots[0]))
         # The last token of each prompt is left to the first step, which also gives its logits.
-        parts = [Part(text.slot, text.request.prefix, text.request.tokens[text.request.prefix : -1]) for text in texts]
+        parts = [
+            PrefillPart(text.slot, text.request.prefix, text.request.tokens[text.request.prefix : -1]) for text in texts
+        ]
         self._fill(memory, parts)
         self.stats.prefilled_tokens += len(texts)
         self.stats.reused_tokens += sum(text.request.prefix for text in texts)
@@ -201,13 +203,13 @@ class SlotDecoder:
         """Returns the keys and values of a prefix, computed now in a free slot unless they are there."""
         past: torch.Tensor | None = self.prefixes.get(prefix)
         if past is None:
-            self._fill(memory, [Part(slot, 0, prefix)])
+            self._fill(memory, [PrefillPart(slot, 0, prefix)])
             past = memory.read(slot, len(prefix))
             self.prefixes.keep(prefix, past)
         return past
 
-    def _fill(self, memory: Slots, parts: Sequence[Part]) -> None:
-        fill(self.model, memory, parts, self.schedule.prefill_tokens, self.pad)
+    def _fill(self, memory: Slots, parts: Sequence[PrefillPart]) -> None:
+        fill_slots(self.model, memory, parts, self.schedule.prefill_tokens, self.pad)
         self.stats.prefilled_tokens += sum(len(part.tokens) for part in parts)
 
     def _launch(self, memory: Slots) -> _Round:
@@ -241,7 +243,7 @@ class SlotDecoder:
         """Reads what a round made, and frees the slots of texts that have ended."""
         if flown.event is not None:
             flown.event.synchronize()
-        columns = flown.made.T.tolist()
+        columns = flown.tokens.T.tolist()
         for text in flown.texts:
             if text.done:
                 continue

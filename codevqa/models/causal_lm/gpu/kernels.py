@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import torch
 
-from ...gpu_compiler import HERE, compiled, power, tl
+from ...gpu_compiler import HERE, compile_kernel, power, tl
 
 _CHUNK = 256
 """Places of a text that one program of attention reads."""
@@ -136,7 +136,7 @@ def turn_and_keep(
     return query
 
 
-@compiled()
+@compile_kernel()
 def _part_kernel(
     query,
     keys,
@@ -187,7 +187,7 @@ def _part_kernel(
     tl.store(weights + place * 2 + 1, total, mask=mine)
 
 
-@compiled()
+@compile_kernel()
 def _join_kernel(
     brought, weights, out, HEADS: tl.constexpr, WIDTH: tl.constexpr, SPLITS: tl.constexpr, ROOM: tl.constexpr
 ):
@@ -202,7 +202,7 @@ def _join_kernel(
     tl.store(out + at * WIDTH + depths, read.to(out.dtype.element_ty))
 
 
-@compiled()
+@compile_kernel()
 def _tile_kernel(
     query,
     keys,
@@ -250,7 +250,7 @@ def _tile_kernel(
         tl.store(out + at[:, None] + depths[None, :], read.to(out.dtype.element_ty), mask=mine[:, None])
 
 
-@compiled()
+@compile_kernel()
 def _norm_kernel(states, weight, out, eps, WIDTH: tl.constexpr, ROOM: tl.constexpr):
     at = tl.program_id(0).to(tl.int64) * WIDTH
     places = tl.arange(0, ROOM)
@@ -262,7 +262,7 @@ def _norm_kernel(states, weight, out, eps, WIDTH: tl.constexpr, ROOM: tl.constex
     tl.store(out + at + places, weighted.to(out.dtype.element_ty), mask=there)
 
 
-@compiled()
+@compile_kernel()
 def _gate_kernel(states, out, WIDTH: tl.constexpr, BLOCK: tl.constexpr):
     row = tl.program_id(0).to(tl.int64)
     places = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
@@ -273,7 +273,7 @@ def _gate_kernel(states, out, WIDTH: tl.constexpr, BLOCK: tl.constexpr):
     tl.store(out + row * WIDTH + places, (rounded * right).to(out.dtype.element_ty), mask=there)
 
 
-@compiled()
+@compile_kernel()
 def _turn_kernel(
     projected,
     cos,

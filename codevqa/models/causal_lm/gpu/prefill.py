@@ -23,7 +23,7 @@ _LEAST = 256
 
 
 @dataclass(frozen=True)
-class Part:
+class PrefillPart:
     """Tokens of a text that follow what its slot holds."""
 
     slot: int
@@ -32,7 +32,7 @@ class Part:
     tokens: Sequence[int]
 
 
-def fill(model: LlamaNetwork, memory: Slots, parts: Sequence[Part], most: int, pad: int) -> None:
+def fill_slots(model: LlamaNetwork, memory: Slots, parts: Sequence[PrefillPart], most: int, pad: int) -> None:
     """Computes keys and values of parts into their slots.
 
     Args:
@@ -57,7 +57,7 @@ def fill(model: LlamaNetwork, memory: Slots, parts: Sequence[Part], most: int, p
         columns, table = memory.plan(size, room)
         columns.copy_(_columns(cut, size, memory, pad), non_blocking=True)
         table.copy_(to_device(tiles, memory.device), non_blocking=True)
-        memory.recorded((size,), functools.partial(_prepare, model, memory, columns, table))()
+        memory.record_pass((size,), functools.partial(_prepare, model, memory, columns, table))()
 
 
 def _prepare(model: LlamaNetwork, memory: Slots, columns: torch.Tensor, tiles: torch.Tensor) -> Any:
@@ -75,7 +75,7 @@ class Prefill:
     """
 
     def __init__(
-        self, memory: Slots, columns: torch.Tensor, tiles: torch.Tensor | None = None, parts: Sequence[Part] = ()
+        self, memory: Slots, columns: torch.Tensor, tiles: torch.Tensor | None = None, parts: Sequence[PrefillPart] = ()
     ) -> None:
         self.ids: torch.Tensor
         self.ids, self.slots, self.positions = columns
@@ -108,12 +108,12 @@ class Prefill:
         for part in self._parts:
             stop = part.place + len(part.tokens)
             key, value = (kept[part.slot, :, :stop] for kept in (keys, values))
-            read.append(_attend(query[first : first + len(part.tokens)].transpose(0, 1), key, value, scale))
+            read.append(_attend_causal(query[first : first + len(part.tokens)].transpose(0, 1), key, value, scale))
             first += len(part.tokens)
         return torch.cat(read)
 
 
-def _attend(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, scale: float) -> torch.Tensor:
+def _attend_causal(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, scale: float) -> torch.Tensor:
     """Attends from the last tokens of a text, (heads, tokens, width), to all; returns (tokens, heads * width)."""
     group = len(query) // len(key)
     shared = group > 1 and query.is_cuda and query.dtype in (torch.float16, torch.bfloat16)
@@ -134,15 +134,15 @@ def _attend(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, scale: 
     return rows.reshape(query.shape[1], -1)
 
 
-def _cuts(parts: Sequence[Part], most: int) -> Iterator[list[Part]]:
+def _cuts(parts: Sequence[PrefillPart], most: int) -> Iterator[list[PrefillPart]]:
     """Yields parts for passes of at most so many tokens each."""
-    cut: list[Part] = []
+    cut: list[PrefillPart] = []
     room = most
     for part in parts:
         first = 0
         while first < len(part.tokens):
             piece = part.tokens[first : first + room]
-            cut.append(Part(part.slot, part.place + first, piece))
+            cut.append(PrefillPart(part.slot, part.place + first, piece))
             first, room = first + len(piece), room - len(piece)
             if not room:
                 yield cut
@@ -151,7 +151,7 @@ def _cuts(parts: Sequence[Part], most: int) -> Iterator[list[Part]]:
         yield cut
 
 
-def _columns(parts: Sequence[Part], size: int, memory: Slots, pad: int) -> torch.Tensor:
+def _columns(parts: Sequence[PrefillPart], size: int, memory: Slots, pad: int) -> torch.Tensor:
     """Returns token, slot and place of each token, filled up to a size, (3, size)."""
     ids: list[int] = []
     slots: list[int] = []
@@ -165,7 +165,7 @@ def _columns(parts: Sequence[Part], size: int, memory: Slots, pad: int) -> torch
     return to_device([ids + [pad] * more, slots + [0] * more, places + [memory.length - 1] * more], memory.device)
 
 
-def _tiles(parts: Sequence[Part], width: int) -> list[tuple[int, int, int, int]]:
+def _tiles(parts: Sequence[PrefillPart], width: int) -> list[tuple[int, int, int, int]]:
     """Returns row, number, slot and place of up to so many tokens each."""
     tiles, row = [], 0
     for part in parts:

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch.nn import functional
 
-from ...cuda_graphs import Recorder, avoid_cudnn_attention, enabled
+from ...cuda_graphs import Recorder, avoid_cudnn_attention, graphs_enabled
 from ...library_errors import first_line
 from ..network import Heads, LlamaNetwork
 
@@ -48,7 +48,7 @@ class Step:
             hidden = (self._places > self.positions[:, None]).view(count, 1, 1, self.length)
             self._bias = torch.zeros_like(hidden, dtype=memory.dtype).masked_fill_(hidden, float("-inf"))
         tokens = model(self).argmax(-1)
-        memory.made[:, :count].index_copy_(0, memory.tick, tokens[None])
+        memory.generated[:, :count].index_copy_(0, memory.tick, tokens[None])
         memory.tick.add_(1)
         self.ids.copy_(tokens)
         self.positions.copy_(torch.minimum(self.positions + 1, memory.limits[:count]))
@@ -117,13 +117,13 @@ class Slots:
         self.positions = torch.zeros(count, dtype=torch.long, device=device)
         self.limits = torch.zeros(count, dtype=torch.long, device=device)
         """The last position each slot moves on to."""
-        self.made = torch.zeros(ahead, count, dtype=torch.long, device=device)
+        self.generated = torch.zeros(ahead, count, dtype=torch.long, device=device)
         self.tick = torch.zeros(1, dtype=torch.long, device=device)
         self._replays: dict[tuple[int, ...], Callable[[], None]] = {}
         self._plans: dict[tuple[int, int], tuple[torch.Tensor, torch.Tensor]] = {}
         # Passes leave all they make in slots: their recordings can share what memory they need in between.
         self._record = Recorder(device, share_memory=True)
-        self.recordable = enabled(device)
+        self.recordable = graphs_enabled(device)
         avoid_cudnn_attention(device)
 
     def read(self, slot: int, length: int) -> torch.Tensor:
@@ -153,16 +153,16 @@ class Slots:
     def advance(self, model: LlamaNetwork, steps: int, count: int, length: int) -> torch.Tensor:
         """Makes ``steps`` tokens for each of the first ``count`` slots; shape (steps, count), on the device."""
         self.tick.zero_()
-        step = self.recorded(
+        step = self.record_pass(
             (count, length),
             lambda: functools.partial(Step(self, count, length).run, model),
             (self.tokens, self.positions, self.tick),
         )
         for _ in range(steps):
             step()
-        return self.made[:steps, :count]
+        return self.generated[:steps, :count]
 
-    def recorded(
+    def record_pass(
         self, key: tuple[int, ...], prepare: Callable[[], Callable[[], None]], state: Sequence[torch.Tensor] = ()
     ) -> Callable[[], None]:
         """Returns a pass of fixed shapes: on a GPU what replays it, recorded when it is asked for the first time.

@@ -1,8 +1,8 @@
 """Between callers and a model: who may use it, which requests join its batch, and whether anybody still waits.
 
-A :class:`Turn` stands for parts that two callers may not use at once, such as a network. Callers get it in the order
-they came. Models that share a part share the wait for it. A :class:`Feed` hands a model requests while it works, and a
-:class:`Slot` takes the result of one. Nothing here knows what models compute.
+A :class:`ModelLock` stands for parts that two callers may not use at once, such as a network. Callers get it in the
+order they came. Models that share a part share the wait for it. A :class:`RequestQueue` hands a model requests while it
+works, and a :class:`Slot` takes the result of one. Nothing here knows what models compute.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _inside: list[int] = []
 """Threads that have what they wanted, as often as they entered."""
 
 
-class Turn:
+class ModelLock:
     """The right to use some parts alone, for the length of a ``with`` block. It may be entered again inside.
 
     It is given in the order in which threads ask. Turns over one part exclude each other, whichever object has them.
@@ -47,7 +47,7 @@ class Turn:
         return not self._parts
 
     @property
-    def wanted(self) -> bool:
+    def has_waiters(self) -> bool:
         """Whether somebody waits for one of the parts: who goes on for long should give way."""
         with _moved:
             return any(line[-1] != line[0] for part in self._parts if (line := _lines.get(part)))
@@ -86,10 +86,10 @@ class Turn:
         _moved.notify_all()
 
 
-def turn_of(model: object) -> Turn:
+def lock_of(model: object) -> ModelLock:
     """Returns the turn of a model: its attribute ``turn``, else one over the object itself."""
     own = getattr(model, "turn", None)
-    return own if isinstance(own, Turn) else Turn(model)
+    return own if isinstance(own, ModelLock) else ModelLock(model)
 
 
 def _forget() -> None:
@@ -119,7 +119,7 @@ def unwanted_once(over: Sequence[Callable[[], bool]]) -> Iterator[None]:
         _UNWANTED.reset(token)
 
 
-def unwanted() -> Callable[[int], bool]:
+def cancellation_check() -> Callable[[int], bool]:
     """Returns what says whether a request of this call, by its number, is wanted no more; from any thread."""
     return _UNWANTED.get()
 
@@ -131,8 +131,8 @@ Result = TypeVar("Result")
 class Slot:
     """Where the result of one request goes, with its share of the time that the batch took.
 
-    It ends once, on the event loop, and calls :meth:`ended` at once: a future would take a turn of the loop for each of
-    those who wait, a fifth of what a question costs Python.
+    It ends once, on the event loop, and calls :meth:`on_end` at once: a future would take a turn of the loop for each
+    of those who wait, a fifth of what a question costs Python.
     """
 
     __slots__ = ("cancelled", "error", "result")
@@ -149,27 +149,27 @@ class Slot:
     def set_result(self, result: tuple[Any, float]) -> None:
         """Ends it with a result and seconds."""
         self.result = result
-        self.ended()
+        self.on_end()
 
     def set_exception(self, error: BaseException) -> None:
         """Ends it with a failure."""
         self.error = error
-        self.ended()
+        self.on_end()
 
     def cancel(self) -> None:
         """Ends it, if it has not ended: nobody waits any more."""
         if not self.done():
             self.cancelled = True
-            self.ended()
+            self.on_end()
 
-    def ended(self) -> None:
+    def on_end(self) -> None:
         """Hears that it has ended."""
 
 
 Pair = tuple[Request, Slot]
 
 
-class Feed(Generic[Request, Result]):
+class RequestQueue(Generic[Request, Result]):
     """Requests that wait, taken from the thread that works on them; results go out from there as they come.
 
     Args:
@@ -186,7 +186,7 @@ class Feed(Generic[Request, Result]):
         waiting: deque[Pair[Request]],
         most: int,
         loop: asyncio.AbstractEventLoop,
-        turn: Turn,
+        turn: ModelLock,
     ) -> None:
         self.open: dict[int, Pair[Request]] = {}
         """What was taken and has no result yet."""
@@ -203,7 +203,7 @@ class Feed(Generic[Request, Result]):
         taken: list[tuple[int, Request]] = []
         self._pass()
         most = min(most, self._most - len(self.open))
-        for queue in (self._first,) if self._turn.wanted else (self._first, self._waiting):
+        for queue in (self._first,) if self._turn.has_waiters else (self._first, self._waiting):
             while queue and len(taken) < most:
                 pair = queue.popleft()
                 if not pair[1].done():
@@ -217,7 +217,7 @@ class Feed(Generic[Request, Result]):
         """Hands out a result, or why there is none."""
         self._pass()
         _, slot = self.open.pop(number)
-        tell(self._loop, _settle, slot, result, self._share - self._begun.pop(number))
+        call_on_loop(self._loop, _settle, slot, result, self._share - self._begun.pop(number))
 
     def _pass(self) -> None:
         """Shares out the time since the last request came or went among those under way."""
@@ -226,12 +226,12 @@ class Feed(Generic[Request, Result]):
             self._share += (now - self._since) / len(self.open)
         self._since = now
 
-    def left(self) -> list[Pair[Request]]:
+    def pending_requests(self) -> list[Pair[Request]]:
         """Returns what has no result, in the order it came."""
         return [*self.open.values(), *self._first]
 
 
-def tell(loop: asyncio.AbstractEventLoop, callback: Callable[..., object], *args: object) -> None:
+def call_on_loop(loop: asyncio.AbstractEventLoop, callback: Callable[..., object], *args: object) -> None:
     """Calls back on the loop's thread."""
     with suppress(RuntimeError):  # the loop has ended, and nobody waits any more
         loop.call_soon_threadsafe(callback, *args)

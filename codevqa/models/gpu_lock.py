@@ -9,22 +9,22 @@ from __future__ import annotations
 
 import torch
 
-from .feed import Turn
+from .request_queue import ModelLock
 
 
-def turn_on(device: torch.device, *parts: object, urgent: bool = True) -> Turn:
+def lock_on(device: torch.device, *parts: object, urgent: bool = True) -> ModelLock:
     """Returns a turn over parts that are on a device.
 
     Args:
         device: where they are.
-        parts: see :class:`.turn.Turn`.
+        parts: see :class:`.turn.ModelLock`.
         urgent: whether a GPU is to begin with its work before other work that waits: for networks that take
             milliseconds.
     """
-    return _StreamTurn(device, *parts, urgent=urgent) if device.type == "cuda" else Turn(*parts)
+    return _StreamLock(device, *parts, urgent=urgent) if device.type == "cuda" else ModelLock(*parts)
 
 
-class _StreamTurn(Turn):
+class _StreamLock(ModelLock):
     def __init__(self, device: torch.device, *parts: object, urgent: bool) -> None:
         super().__init__(*parts)
         self._device = device

@@ -5,8 +5,8 @@ alone, beyond rounding: not on what else is in its batch, nor on what was asked 
 
 Engines call a model object from one thread at a time, however many engines use it, and the built-in back ends take
 direct callers in the same order. So a model of your own needs no locks. Two objects that share a part, such as a
-network, must say so: give each the attribute ``turn = Turn(part)`` (:mod:`.feed`). Write ``with self.turn:`` in methods
-that you also call yourself. ``turn = Turn()`` says that any number of threads may call at once.
+network, must say so: give each the attribute ``turn = ModelLock(part)``. Write ``with self.turn:`` in methods
+that you also call yourself. ``turn = ModelLock()`` says that any number of threads may call at once.
 
 A back end may say how many requests it likes best in one call, in an attribute ``batch``.
 """

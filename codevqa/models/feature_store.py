@@ -1,7 +1,7 @@
 """What a network made of pictures, kept on disk for the next question: safetensors files, a few dozen MB each.
 
-Pictures of a collection say where (:attr:`codevqa.core.collection.StoredPicture.shelf`). A file is written beside its
-name and moved there, so a process that is killed leaves none that is half written. One that is damaged is removed, and
+Pictures of a collection say where (:attr:`.StoredPicture.feature_folder`). A file is written beside its name and
+moved there, so a process that is killed leaves none that is half written. One that is damaged is removed, and
 what it held is computed again: each picture's features have a checksum. Where the disk is full, nothing is kept.
 """
 
@@ -38,7 +38,7 @@ _ABANDONED = 3600
 """Seconds after which a file that is still being written has no writer any more."""
 
 
-class FeatureShelf:
+class FeatureStore:
     """Features of pictures, by the pictures' keys. Any thread may use it.
 
     Args:
@@ -87,7 +87,7 @@ class FeatureShelf:
                     by_file.setdefault(self._files[key], []).append(key)
             for file, wanted in by_file.items():
                 try:
-                    features |= _read(file, wanted)
+                    features |= _read_features(file, wanted)
                 except (OSError, SafetensorError) as error:
                     self._remove(file, error)
         return features
@@ -118,7 +118,7 @@ class FeatureShelf:
         self._settle()
         if self._new:
             self._leaving, self._new = {key: tensor.contiguous() for key, tensor in self._new.items()}, {}
-            self._written = _writer.submit(_write, self._folder, self._leaving)
+            self._written = _writer.submit(_write_features, self._folder, self._leaving)
 
     def _settle(self) -> None:
         """Waits for the file that is being written."""
@@ -138,19 +138,19 @@ class FeatureShelf:
             file.unlink()
 
 
-class Shelves:
+class FeatureStores:
     """The shelves of one network, one for each collection. Any thread may use them.
 
     Args:
         network: what makes the features. Others, or in another precision, have other shelves.
         about: what else they depend on, such as how pictures are resized.
-        small: see :class:`FeatureShelf`.
+        small: see :class:`FeatureStore`.
     """
 
     def __init__(self, network: nn.Module, about: object = "", *, small: bool = False) -> None:
         self._network, self._about, self._small = network, about, small
         self._name = ""
-        self._shelves: dict[Path, FeatureShelf] = {}
+        self._stores: dict[Path, FeatureStore] = {}
 
     def read(self, pictures: Iterable[Picture]) -> dict[str, torch.Tensor]:
         """Returns what is kept of pictures of collections, by key, on the CPU."""
@@ -171,30 +171,30 @@ class Shelves:
 
     def save(self) -> None:
         """Writes what is still in memory."""
-        for shelf in list(self._shelves.values()):
+        for shelf in list(self._stores.values()):
             shelf.save()
 
-    def _of(self, pictures: Iterable[Picture]) -> dict[FeatureShelf, dict[str, None]]:
+    def _of(self, pictures: Iterable[Picture]) -> dict[FeatureStore, dict[str, None]]:
         """Returns pictures of collections by their shelves, each once."""
-        by_shelf: dict[FeatureShelf, dict[str, None]] = {}
+        by_shelf: dict[FeatureStore, dict[str, None]] = {}
         for picture in pictures:
             if isinstance(picture, StoredPicture):
-                by_shelf.setdefault(self._at(picture.shelf), {})[picture.key] = None
+                by_shelf.setdefault(self._at(picture.feature_folder), {})[picture.key] = None
         return by_shelf
 
-    def _at(self, place: Path) -> FeatureShelf:
+    def _at(self, place: Path) -> FeatureStore:
         with _lock:
-            if place not in self._shelves:
+            if place not in self._stores:
                 self._name = self._name or _fingerprint(self._network, self._about)
                 folder = place / self._name
                 # A matcher and a captioner may have the same tower.
-                shelf = _shelves.get(folder) or FeatureShelf(folder, small=self._small)
-                self._shelves[place] = _shelves[folder] = shelf
-            return self._shelves[place]
+                shelf = _stores.get(folder) or FeatureStore(folder, small=self._small)
+                self._stores[place] = _stores[folder] = shelf
+            return self._stores[place]
 
 
 _lock = threading.Lock()
-_shelves: WeakValueDictionary[Path, FeatureShelf] = WeakValueDictionary()
+_stores: WeakValueDictionary[Path, FeatureStore] = WeakValueDictionary()
 """Those of this process, by their folders."""
 
 
@@ -209,7 +209,7 @@ _writer = ThreadPoolExecutor(1, thread_name_prefix="codevqa-features")
 """Writes while the network computes what the next file will hold."""
 
 
-def _write(folder: Path, features: dict[str, torch.Tensor]) -> Path:
+def _write_features(folder: Path, features: dict[str, torch.Tensor]) -> Path:
     file = folder / f"{uuid.uuid4().hex}.safetensors"
     part = file.with_suffix(".part")
     try:
@@ -224,7 +224,7 @@ def _write(folder: Path, features: dict[str, torch.Tensor]) -> Path:
     return file
 
 
-def _read(file: Path, keys: Iterable[str]) -> dict[str, torch.Tensor]:
+def _read_features(file: Path, keys: Iterable[str]) -> dict[str, torch.Tensor]:
     with safe_open(file, "pt") as kept:
         sums = kept.metadata() or {}
         # Copies: what is mapped would count as memory, and for as long as one of them lives.
