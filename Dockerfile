@@ -10,6 +10,7 @@ RUN python -P -m pip install --quiet --no-cache-dir --no-deps --require-hashes \
 COPY setup.cfg pyproject.toml README.md LICENSE ./
 COPY codevqa codevqa
 COPY eval eval
+COPY mini mini
 COPY prompts prompts
 RUN python -P -m pip install --quiet --no-cache-dir --no-deps --no-build-isolation --editable .
 RUN useradd --create-home visitor

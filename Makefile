@@ -92,7 +92,7 @@ format: $(VENV)/.installed-test  ## format the code
 	$(BIN)/ruff format .
 
 types: $(VENV)/.installed-test  ## strict mypy
-	$(BIN)/mypy -p codevqa -p training
+	$(BIN)/mypy -p codevqa
 	$(BIN)/mypy app.py examples benchmarks docs requirements tests
 
 imports: $(VENV)/.installed-test  ## what may import what

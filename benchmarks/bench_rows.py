@@ -94,7 +94,7 @@ def draw_dataset(folder: Path, data: str, count: int, seed: int) -> list[BenchQu
     if data == "words":
         return text_questions(count, seed)
     from codevqa.eval import open_dataset
-    from codevqa.miniworld.export import write_datasets
+    from codevqa.mini.export import write_datasets
 
     dataset, split = SPLITS[data]
     # A few pictures have fewer than five questions.
@@ -123,8 +123,8 @@ def noise_questions(folder: Path, count: int, seed: int) -> list[BenchQuestion]:
 
 def text_questions(count: int, seed: int) -> list[BenchQuestion]:
     """Returns questions of drawn GQA without their pictures."""
-    from codevqa.miniworld.questions import sample_question
-    from codevqa.miniworld.world import sample_scene
+    from codevqa.mini.questions import sample_question
+    from codevqa.mini.world import sample_scene
 
     chance, items = random.Random(seed), []
     for _ in range(count):

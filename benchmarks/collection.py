@@ -23,9 +23,9 @@ from sklearn.linear_model import LogisticRegression  # type: ignore[import-untyp
 from codevqa import CodeVQA
 from codevqa.core.images import Picture, freeze_sources
 from codevqa.core.selection import MATCH, READ
-from codevqa.miniworld.phrases import with_article
-from codevqa.miniworld.truth import query_truth
-from codevqa.miniworld.world import draw_scene, sample_scene
+from codevqa.mini.phrases import with_article
+from codevqa.mini.truth import query_truth
+from codevqa.mini.world import draw_scene, sample_scene
 from codevqa.models.protocols import MatchRequest
 
 SEEDS = (101, 102, 103)

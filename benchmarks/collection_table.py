@@ -30,7 +30,7 @@ from codevqa.eval.run.choices import engine_for, methods_for
 from codevqa.eval.run.local import Answerer, LocalAnswerer
 from codevqa.eval.statistics import mean
 from codevqa.eval.task import DataSet, Example, Job, Row
-from codevqa.miniworld import export_collections
+from codevqa.mini import export_collections
 
 HEAD = ("pictures", "kind", "method", "n", "exact %", "95 %", "error", "F1", "F1 of", "seconds")
 

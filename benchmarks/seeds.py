@@ -34,9 +34,9 @@ from codevqa.eval.report.tables import METHOD_LABELS, pair_label
 from codevqa.eval.run.choices import BLIP, engine_for, methods_for
 from codevqa.eval.statistics import Interval
 from codevqa.eval.task import METHODS, PAIRS, DataSet, Example, Row
-from codevqa.miniworld import export_gqa, export_nlvr2
-from codevqa.miniworld.export import ABOUT, write_datasets
-from codevqa.miniworld.export_draw import SPLITS
+from codevqa.mini import export_gqa, export_nlvr2
+from codevqa.mini.export import ABOUT, write_datasets
+from codevqa.mini.export_draw import SPLITS
 
 Engines: TypeAlias = Callable[[DataSet], "CodeVQA | Callable[[], CodeVQA]"]
 """Returns the engine for a data set, or what makes it."""

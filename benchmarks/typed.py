@@ -4,8 +4,8 @@
 
 Each of the lists ``typed/sixth.jsonl``, ``seventh.jsonl`` and ``eighth.jsonl`` holds 100 questions about one picture,
 100 about sets and 40 that such drawings cannot answer, each with all answers that count as right. We read a list after
-its first figures (training/README.md). Prints what both methods answer right, and "I don't know"s to questions that
-have an answer.
+its first figures (mini/training/README.md). Prints what both methods answer right, and "I don't know"s to questions
+that have an answer.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ from functools import partial
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-PAGES = ("*.md", "docs/**/*.md", "docs/*.css", "training/*.md", "tests/security/**/*.md", "codevqa/mini/weights/*/*.md")
+PAGES = ("*.md", "docs/**/*.md", "docs/*.css", "mini/training/*.md", "tests/security/**/*.md", "mini/weights/*/*.md")
 MOVED = {"docs/index.md": "index.md", "README.md": "start.md"}
 """The site opens with the page that is an index to all; the README comes second."""
 LINK = re.compile(r"\]\(([^)#:]+)(#[^)]*)?\)")

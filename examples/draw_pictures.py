@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from codevqa.miniworld.world import RADII, Scene, Thing, draw_scene
+from codevqa.mini.world import RADII, Scene, Thing, draw_scene
 
 PICTURES = Path(__file__).resolve().parent / "pictures"
 PAPER = (238, 236, 228)

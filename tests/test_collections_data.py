@@ -20,10 +20,10 @@ from codevqa.eval.report.reading import pairs_of
 from codevqa.eval.report.summary import summarize
 from codevqa.eval.run import local
 from codevqa.eval.statistics import Interval
-from codevqa.miniworld import export_collections
-from codevqa.miniworld.export import write_datasets
-from codevqa.miniworld.questions import Condition, SceneQuestion
-from codevqa.miniworld.truth import query_truth, run_program
+from codevqa.mini import export_collections
+from codevqa.mini.export import write_datasets
+from codevqa.mini.questions import Condition, SceneQuestion
+from codevqa.mini.truth import query_truth, run_program
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 CUPS: dict[str, Any] = {"id": "1", "collection": "a", "images": ["a.png", "b.png", "c.png"], "kind": "selection"}

@@ -16,12 +16,12 @@ from data_files import seen
 
 from codevqa.core.errors import SetupError
 from codevqa.eval.datasets import open_dataset
-from codevqa.miniworld import export
-from codevqa.miniworld.export import write_datasets
-from codevqa.miniworld.questions import SceneQuestion, sample_question
-from codevqa.miniworld.sets import sample_set
-from codevqa.miniworld.truth import matching_scene, query_truth, run_program, true_position
-from codevqa.miniworld.world import CANVAS, COLORS, GAP, HELD_OUT, KINDS, RADII, Scene, Thing, draw_scene, sample_scene
+from codevqa.mini import export
+from codevqa.mini.export import write_datasets
+from codevqa.mini.questions import SceneQuestion, sample_question
+from codevqa.mini.sets import sample_set
+from codevqa.mini.truth import matching_scene, query_truth, run_program, true_position
+from codevqa.mini.world import CANVAS, COLORS, GAP, HELD_OUT, KINDS, RADII, Scene, Thing, draw_scene, sample_scene
 
 
 def scenes(count: int, **settings: object) -> list[Scene]:

@@ -189,7 +189,7 @@ def test_a_wheel_built_through_the_sdist_holds_everything(tmp_path: Path) -> Non
         for file in ("prompt.json", "preamble.txt", "examples.jsonl", "reading.jsonl"):
             assert f"codevqa/prompts/{name}/{file}" in inside
     assert {"codevqa/prompts/__init__.py", "codevqa/eval/datasets/__init__.py"} <= inside
-    files = [path for path in (ROOT / "codevqa/mini/weights").rglob("*") if path.is_file()]
+    files = [path for path in (ROOT / "mini/weights").rglob("*") if path.is_file()]
     weights = {path.relative_to(ROOT).as_posix() for path in files}
     assert weights and weights <= inside
     assert "codevqa/py.typed" in inside and not any(name.startswith("examples/") for name in inside)

@@ -18,8 +18,8 @@ from codevqa.core.errors import ModelError, ReplayMissError, SetupError
 from codevqa.core.images import load_picture
 from codevqa.eval.run.record import record_engine, record_parts, replay_engine
 from codevqa.eval.run.recorded_model import CallStore, RecordedModel
-from codevqa.miniworld.questions import sample_question
-from codevqa.miniworld.world import draw_scene, sample_scene
+from codevqa.mini.questions import sample_question
+from codevqa.mini.world import draw_scene, sample_scene
 from codevqa.models.fakes import FakeCaptioner, FakeDetector, FakeMatcher, ScriptedLM
 from codevqa.models.protocols import (
     Box,

@@ -8,9 +8,9 @@ import pytest
 import torch
 
 from codevqa import Answer, CodeVQA, Question
-from codevqa.miniworld.questions import sample_question
-from codevqa.miniworld.sets import sample_set
-from codevqa.miniworld.world import draw_scene, sample_scene
+from codevqa.mini.questions import sample_question
+from codevqa.mini.sets import sample_set
+from codevqa.mini.world import draw_scene, sample_scene
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "benchmarks"))
 import reference

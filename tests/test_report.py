@@ -25,7 +25,7 @@ from codevqa.eval.report.table import summary_lines
 from codevqa.eval.report.tables import METHOD_LABELS
 from codevqa.eval.run.run_info import RunInfo
 from codevqa.eval.task import DatasetPicture, Row
-from codevqa.miniworld.export import write_datasets as write_data
+from codevqa.mini.export import write_datasets as write_data
 from codevqa.pages.words import model_name
 
 EVIL = "</code></pre><script>alert('x')</script><img src=x onerror=alert(1)>"

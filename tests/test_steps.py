@@ -12,7 +12,7 @@ from codevqa.eval.datasets import open_dataset
 from codevqa.eval.metrics.scene_graphs import SceneGraphs, SceneJudge, find_scene_graphs, load_scene_graphs
 from codevqa.eval.metrics.steps import image_id, judge_steps, summarize_steps
 from codevqa.eval.task import DatasetPicture, Example, Located, Row
-from codevqa.miniworld.export import write_datasets
+from codevqa.mini.export import write_datasets
 
 
 def thing(name: str, box: tuple[int, int, int, int], *attributes: str) -> dict[str, Any]:

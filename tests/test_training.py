@@ -17,17 +17,11 @@ from cli_kit import ROOT
 
 from codevqa.core.images import load_picture
 from codevqa.core.question_kind import word_question
-from codevqa.miniworld import truth
-from codevqa.miniworld.questions import TABLE, UNSEEN
-from codevqa.miniworld.world import HELD_OUT, draw_scene, sample_scene
-from codevqa.models.blip.matcher import BlipMatcher
-from codevqa.models.protocols import MatchRequest
-from codevqa.primitives.reading import render_reading
-from codevqa.writing.prompt_forms import opening_line, render_completion
-from codevqa.writing.replies import extract_program
-from training import language, language_tokenizer, vision_texts, vlm, vlm_data
-from training.captions import draw_captions, is_true, telling
-from training.language_data import (
+from codevqa.mini import truth
+from codevqa.mini.questions import TABLE, UNSEEN
+from codevqa.mini.training import language, language_tokenizer, vision_texts, vlm, vlm_data
+from codevqa.mini.training.captions import draw_captions, is_true, telling
+from codevqa.mini.training.language_data import (
     EOS,
     PARAPHRASES,
     ExamplePool,
@@ -37,11 +31,17 @@ from training.language_data import (
     preamble,
     program_text,
 )
-from training.language_reading import reading_text
-from training.vision_model import Pair, export_pair, restore
-from training.vision_texts import draw_contrast, draw_query, keeps_out, matching, mentions, shows
-from training.vision_twins import twin
-from training.vision_words import text_ids
+from codevqa.mini.training.language_reading import reading_text
+from codevqa.mini.training.vision_model import Pair, export_pair, restore
+from codevqa.mini.training.vision_texts import draw_contrast, draw_query, keeps_out, matching, mentions, shows
+from codevqa.mini.training.vision_twins import twin
+from codevqa.mini.training.vision_words import text_ids
+from codevqa.mini.world import HELD_OUT, draw_scene, sample_scene
+from codevqa.models.blip.matcher import BlipMatcher
+from codevqa.models.protocols import MatchRequest
+from codevqa.primitives.reading import render_reading
+from codevqa.writing.prompt_forms import opening_line, render_completion
+from codevqa.writing.replies import extract_program
 
 
 @pytest.fixture(scope="module")
@@ -121,7 +121,7 @@ def test_packed_texts_do_not_see_each_other(tokenizer: Any, tmp_path: Path) -> N
 
 @pytest.mark.slow
 def test_the_script_runs_and_what_it_writes_can_be_loaded(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "training.language", "--out", str(tmp_path), "--smoke"]
+    command = [sys.executable, "-m", "codevqa.mini.training.language", "--out", str(tmp_path), "--smoke"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=500, check=False)
     assert done.returncode == 0, done.stderr[-2000:]
     from transformers import AutoModelForCausalLM, AutoTokenizer
@@ -193,7 +193,7 @@ def test_relevance_equals_the_package(pair: Pair, tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_a_smoke_run_trains_and_saves(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "training.vision", "--smoke", "--out", str(tmp_path)]
+    command = [sys.executable, "-m", "codevqa.mini.training.vision", "--smoke", "--out", str(tmp_path)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=500, cwd=ROOT, check=False)
     assert done.returncode == 0, done.stderr
     again = restore(tmp_path)
@@ -295,7 +295,7 @@ def below(figures: dict[str, dict[str, float]], floors: dict[str, float]) -> dic
 @pytest.mark.parametrize("what", FLOORS)
 def test_the_weights_are_as_good_as_their_table_says(what: str, tmp_path: Path) -> None:
     out = tmp_path / "figures.json"
-    command = [sys.executable, "-m", "training.evaluate", what, "--cases", "25", "--json", str(out)]
+    command = [sys.executable, "-m", "codevqa.mini.training.evaluate", what, "--cases", "25", "--json", str(out)]
     run = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert run.returncode == 0, run.stderr[-2000:]
     assert not below(json.loads(out.read_text()), FLOORS[what])

@@ -26,7 +26,7 @@ def mini_data(
     sets: Annotated[str, Option(help="Sizes of larger sets of COVR and of collections, such as 10,50.")] = "",
 ) -> None:
     """Write drawn data sets in the formats of GQA, COVR and NLVR2."""
-    from ..miniworld.export import write_datasets
+    from ..mini.export import write_datasets
 
     wanted, named = ([part.strip() for part in text.split(",") if part.strip()] for text in (splits, only))
     try:

@@ -1,7 +1,7 @@
 """What the models of a preset know: how the pictures look that they learnt from, and the words they have met.
 
 Outside of that they answer all the same, and as surely as ever. A domain is one small file beside the weights, made by
-``training/domain.py``: a logistic regression over statistics of a picture, and a list of words.
+``mini/training/domain.py``: a logistic regression over statistics of a picture, and a list of words.
 """
 
 from __future__ import annotations

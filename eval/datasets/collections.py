@@ -1,6 +1,6 @@
 """Drawn collections: questions about tens or hundreds of pictures, each with the pictures that count.
 
-``codevqa mini-data DATA --sets 10,50,200`` writes them; :mod:`codevqa.miniworld.export_collections` has the format. Any
+``codevqa mini-data DATA --sets 10,50,200`` writes them; :mod:`codevqa.mini.export_collections` has the format. Any
 file of that format is read, so pictures of one's own can be asked about, too. ::
 
     collections/test_50.jsonl

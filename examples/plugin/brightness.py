@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 
 from codevqa import Image, primitive
-from codevqa.eval.task import Example, DatasetPicture
+from codevqa.eval.task import DatasetPicture, Example
 from codevqa.plugins import register_dataset
 
 
@@ -25,4 +25,6 @@ def bright(folder: Path, split: str) -> Iterator[Example]:
     """
     record = {"program": 'answer = "yes" if brightness(img) > 0.5 else "no"'}
     for path in sorted(folder.glob("*.png")):
-        yield Example(path.stem, "Is the picture bright?", (DatasetPicture(path),), "image", gold=("yes",), record=record)
+        yield Example(
+            path.stem, "Is the picture bright?", (DatasetPicture(path),), "image", gold=("yes",), record=record
+        )

@@ -1,1 +1,0 @@
-"""The embedded default: tiny weights, and the drawn world they were trained in."""

@@ -1,0 +1,1 @@
+"""How the mini weights were made: one readable script a stage, run as ``python -m codevqa.mini.training.NAME``."""
