@@ -210,8 +210,8 @@ class Maker:
 
     def block(self, depth: int) -> list[str]:
         """Returns lines of a body."""
-        made = [line for _ in range(self._random.randint(1, 2)) for line in self.statement(depth + 1)]
-        return [f"    {line}" for line in made]
+        built = [line for _ in range(self._random.randint(1, 2)) for line in self.statement(depth + 1)]
+        return [f"    {line}" for line in built]
 
     def statement(self, depth: int) -> list[str]:
         """Returns the lines of a statement."""
@@ -307,17 +307,17 @@ def main() -> None:
     asked.add_argument("--seed", type=int, default=1)
     options = asked.parse_args()
     warnings.simplefilter("ignore")
-    kit, found = Kit(), Counter[str]()
+    kit, actual = Kit(), Counter[str]()
     for number in range(options.count):
         source = Maker(options.seed * 1_000_000 + number).program()
         how = compare(kit, source)
-        found[how] += 1
+        actual[how] += 1
         if how in ("different", "failed"):
             print(f"--- {how}: program {number}\n{source}\n-> {in_cpython(source)}", flush=True)
             with contextlib.suppress(ProgramError):
                 print(f"   {in_sandbox(kit, source)}")
     kit.close()
-    print(dict(found))
+    print(dict(actual))
 
 
 if __name__ == "__main__":

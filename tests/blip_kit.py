@@ -75,8 +75,8 @@ class Reference:
     def features(self, picture: Picture) -> torch.Tensor:
         """(1, 1 + patches, width)."""
         pixels = self.processor(images=[picture.pixels], return_tensors="pt")["pixel_values"]
-        found: torch.Tensor = self.model.vision_model(pixel_values=pixels).last_hidden_state
-        return found
+        last_hidden_state: torch.Tensor = self.model.vision_model(pixel_values=pixels).last_hidden_state
+        return last_hidden_state
 
     def gradcam(self, picture: Picture, text: str, block: int = BLOCK) -> tuple[Numbers, Numbers]:
         """Maps of every token and ITM logits by the definition: autograd through all of it, vision tower included."""
@@ -99,8 +99,8 @@ class Reference:
     def similarity(self, picture: Picture, text: str) -> float:
         """The ITC score."""
         encoded = self.tokenizer(text, return_tensors="pt")
-        given = {name: encoded[name] for name in ("input_ids", "attention_mask")}
-        words = self.model.text_proj(self.model.text_encoder(**given).last_hidden_state[0, 0])
+        inputs = {name: encoded[name] for name in ("input_ids", "attention_mask")}
+        words = self.model.text_proj(self.model.text_encoder(**inputs).last_hidden_state[0, 0])
         seen = self.model.vision_proj(self.features(picture)[0, 0])
         return float(torch.nn.functional.cosine_similarity(words, seen, dim=0))
 
@@ -120,15 +120,15 @@ class Reference:
         ids = torch.tensor([[self.tokenizer.convert_tokens_to_ids("[DEC]"), *opening]])
         steps, end = max_length - ids.shape[1], self.tokenizer.sep_token_id
         sampling = SeededTopK([request.seed], ids.shape[1], steps, top_k, temperature)
-        given = {"input_ids": ids, "attention_mask": torch.ones_like(ids), "encoder_hidden_states": self.seen(request)}
+        inputs = {"input_ids": ids, "attention_mask": torch.ones_like(ids), "encoder_hidden_states": self.seen(request)}
         bounds = {
             "min_length": min_length,
             "max_length": max_length,
             "logits_processor": LogitsProcessorList([sampling]),
         }
         ends = {"eos_token_id": end, "pad_token_id": self.tokenizer.pad_token_id}
-        made = self.model.text_decoder.generate(**given, **bounds, **ends, do_sample=False)
-        tokens: list[int] = made[0, ids.shape[1] :].tolist()
+        completion = self.model.text_decoder.generate(**inputs, **bounds, **ends, do_sample=False)
+        tokens: list[int] = completion[0, ids.shape[1] :].tolist()
         return tokens[: tokens.index(end) + 1] if end in tokens else tokens
 
     @torch.inference_mode()
@@ -136,10 +136,10 @@ class Reference:
         """The decoder's logits after each token of the prompt; benchmarks/parity.py compares them."""
         opening = self.tokenizer(prompt)["input_ids"][1:-1]
         ids = torch.tensor([[self.tokenizer.convert_tokens_to_ids("[DEC]"), *opening]])
-        found: torch.Tensor = self.model.text_decoder(
+        actual: torch.Tensor = self.model.text_decoder(
             input_ids=ids, encoder_hidden_states=self.seen(request), use_cache=False
         ).logits[0]
-        return found
+        return actual
 
     def seen(self, request: CaptionRequest) -> torch.Tensor:
         """What a caption sees: chosen patches after CLS, or all with it."""

@@ -104,9 +104,9 @@ def kit() -> Iterator[Kit]:
     """A started sandbox, shared by the tests of one file."""
     from sandbox_kit import Kit
 
-    made = Kit()
-    yield made
-    made.close()
+    kit = Kit()
+    yield kit
+    kit.close()
 
 
 # -- servers -----------------------------------------------------------------------------------------------------------
@@ -193,5 +193,5 @@ def visit(browser: Browser, server: Server) -> Iterator[Callable[..., Visitor]]:
     """Makes visitors of the demo, with the page open."""
     from pages_kit import visiting
 
-    with visiting(browser, server) as made:
-        yield made
+    with visiting(browser, server) as vqa:
+        yield vqa

@@ -63,9 +63,9 @@ def pack(folder: Path, archive: Path) -> None:
     shutil.rmtree(folder)
 
 
-def only(found: Iterable[One]) -> One:
-    (one,) = found
-    return one
+def only(actual: Iterable[One]) -> One:
+    (each,) = actual
+    return each
 
 
 def seen(example: Example) -> list[tuple[int, ...]]:

@@ -56,9 +56,9 @@ def engine(
         numbers: settings in place of the kit's, where ``settings`` are not given.
     """
     written = WriterSettings(selection="fixed", repairs=repairs, fit=fit)
-    made: Any = programs
+    built: Any = programs
     writer = Writer(
-        made if hasattr(made, "generate") else ScriptedLM(made, name="writer"),
+        built if hasattr(built, "generate") else ScriptedLM(built, name="writer"),
         prompts or {"image": load_prompt_set("gqa"), "set": load_prompt_set("covr")},
         settings=settings.writer if settings and settings.writer != WriterSettings() else written,
     )
@@ -85,11 +85,11 @@ class Gate:
 
 def children() -> set[str]:
     """Process ids of this process's children."""
-    found: set[str] = set()
+    collected: set[str] = set()
     for task in Path("/proc/self/task").iterdir():
         with suppress(FileNotFoundError):  # a thread may end while they are listed
-            found.update((task / "children").read_text().split())
-    return found
+            collected.update((task / "children").read_text().split())
+    return collected
 
 
 def held() -> tuple[set[str], int, int]:

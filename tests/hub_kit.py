@@ -36,7 +36,9 @@ class Hub:
     @property
     def files(self) -> list[str]:
         """Names of the files that were sent."""
-        return [one.split("/resolve/")[1].split("/", 1)[1] for one in self.asked if one.startswith("GET /tiny")]
+        return [
+            request.split("/resolve/")[1].split("/", 1)[1] for request in self.asked if request.startswith("GET /tiny")
+        ]
 
     @property
     def environment(self) -> dict[str, str]:
@@ -95,10 +97,10 @@ class _Handler(BaseHTTPRequestHandler):
         for name, files in self.hub.repositories.items():
             kind = "" if name.startswith("datasets/") else "models/"
             if path.startswith(f"/api/{kind}{name}/tree/"):
-                self._send(json.dumps([_about(*one) for one in files.items()]).encode(), body=body)
+                self._send(json.dumps([_about(*pair) for pair in files.items()]).encode(), body=body)
                 return
             if path.startswith(f"/api/{kind}{name}"):
-                about = {"id": name, "sha": COMMIT, "siblings": [_about(*one) for one in files.items()]}
+                about = {"id": name, "sha": COMMIT, "siblings": [_about(*pair) for pair in files.items()]}
                 self._send(json.dumps(about).encode(), body=body)
                 return
             file = path.removeprefix(f"/{name}/resolve/").partition("/")[2]

@@ -50,21 +50,21 @@ def mixed(count: int = 14, seed: int = 3) -> list[GenerationRequest]:
     """Prompts of many lengths, some with the same beginning, some of them marked, with limits and stop strings."""
     draw = random.Random(seed)
     words = ["red", "ball", "box", "img", "=", "query(", "left", "?", "\n", "answer", "if"]
-    made = []
+    built = []
     for number in range(count):
         text = " ".join(draw.choices(words, k=draw.randint(1, 20)))
         head = HEAD if number % 3 else ""
         stop = ("\n", draw.choice("abcdefgh")) if number % 4 == 1 else ()
-        made.append(GenerationRequest(head + text, draw.randint(1, 30), stop, len(head) if number % 2 else 0))
+        built.append(GenerationRequest(head + text, draw.randint(1, 30), stop, len(head) if number % 2 else 0))
     # The same prompt twice, one that begins another, and one token.
-    return [*made, made[-1], GenerationRequest(HEAD, 9), GenerationRequest(HEAD + "x", 9), GenerationRequest("", 5)]
+    return [*built, built[-1], GenerationRequest(HEAD, 9), GenerationRequest(HEAD + "x", 9), GenerationRequest("", 5)]
 
 
 def ending() -> Any:
     """Llama that may end a text with a token that it writes early on."""
     model = llama()
-    made, _ = reference(llama, "What color is the car?", 12)
-    model.config.eos_token_id = next(token for at, token in enumerate(made) if at >= 3 and token not in made[:at])
+    built, _ = reference(llama, "What color is the car?", 12)
+    model.config.eos_token_id = next(token for at, token in enumerate(built) if at >= 3 and token not in built[:at])
     return model
 
 
@@ -80,12 +80,12 @@ def folder_of(make: Callable[[], Any]) -> Path:
     return folder
 
 
-def build(make: Callable[[], Any], way: str = "packed", *, schedule: Schedule = LATE, **given: Any) -> TransformersLM:
+def build(make: Callable[[], Any], way: str = "packed", *, schedule: Schedule = LATE, **kwargs: Any) -> TransformersLM:
     """A model that decodes in packed passes, in slots as on a GPU, with or without kernels, or by ``generate``."""
     if way not in ("slots", "kernels"):
-        return TransformersLM.from_pretrained(folder_of(make), device="cpu", loop=way == "packed", **given)
+        return TransformersLM.from_pretrained(folder_of(make), device="cpu", loop=way == "packed", **kwargs)
     network, tokenizer, _ = load_causal_lm(folder_of(make), "cpu", None)
-    lm, most = TransformersLM(network, tokenizer, name="tiny", **given), given.get("max_batch") or 16
+    lm, most = TransformersLM(network, tokenizer, name="tiny", **kwargs), kwargs.get("max_batch") or 16
     more: dict[str, Any] = {"schedule": schedule, "kernels": plain_kernels if way == "kernels" else None}
     lm.decoder = SlotDecoder(network, pad=0, max_batch=most, prefix_bytes=1 << 28, stats=LMStats(), **more)
     return lm
@@ -105,21 +105,21 @@ def reference(make: Callable[[], Any], prompt: Any, most: int) -> tuple[list[int
     """What transformers itself decodes greedily: tokens and text."""
     model, tokenizer = theirs(make)
     ids = tokenizer(prompt, return_tensors="pt")["input_ids"]
-    made = model.generate(
+    completion = model.generate(
         ids,
         attention_mask=torch.ones_like(ids),
         max_new_tokens=min(most, CONTEXT - ids.shape[1]),
         do_sample=False,
         eos_token_id=[model.generation_config.eos_token_id, *control_tokens(tokenizer.get_vocab())],
     )[0, ids.shape[1] :].tolist()
-    return made, tokenizer.decode(made, skip_special_tokens=True)
+    return completion, tokenizer.decode(completion, skip_special_tokens=True)
 
 
 @functools.cache
 def alone(make: Callable[[], Any]) -> list[Completion]:
     """What ``model.generate`` says to the mixed prompts, one at a time."""
     lm = build(make, "generate", max_batch=1)
-    said = [lm.generate([GenerationRequest(r.prompt, r.max_tokens, r.stop)])[0] for r in mixed()]
+    message = [lm.generate([GenerationRequest(r.prompt, r.max_tokens, r.stop)])[0] for r in mixed()]
     assert lm.stats.generate_calls == len(mixed()) and lm.stats.steps == 0
-    assert len({completion.text for completion in said}) > len(said) // 2
-    return said
+    assert len({completion.text for completion in message}) > len(message) // 2
+    return message

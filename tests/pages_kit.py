@@ -33,8 +33,8 @@ answer = there
 
 
 def picture(width: int = 40, height: int = 30, color: str = "#3366cc", name: str = "") -> Picture:
-    made = load_picture(Image.new("RGB", (width, height), color))
-    return Picture(made.pixels, made.key, name)
+    picture = load_picture(Image.new("RGB", (width, height), color))
+    return Picture(picture.pixels, picture.key, name)
 
 
 PICTURES = (picture(60, 40, name="first.png"), picture(40, 40, "red", "second.png"), picture(30, 50, "green"))
@@ -80,7 +80,7 @@ def answer(**fields: object) -> Answer:
         Call(9, "find_matching_image", {"images": [ImageRef(1), ImageRef(2)]}, ImageRef(2), 0.1, None, (MATCHED,)),
     )
     program = Program(SOURCE, "Is it there?", "image", ("mini-7", "mini-3"), "THE PROMPT", "THE COMPLETION")
-    given: dict[str, object] = {
+    inputs: dict[str, object] = {
         "question": "Is it there?",
         "text": "no",
         "program": program,
@@ -90,7 +90,7 @@ def answer(**fields: object) -> Answer:
         "models": {"writer": "writing-model", "reader": "reading-model"},
         "tokens": 1234,
     }
-    return Answer(**(given | fields))  # type: ignore[arg-type]
+    return Answer(**(inputs | fields))  # type: ignore[arg-type]
 
 
 SYNTAX = ErrorRecord("ProgramSyntaxError", "line 1: '(' was never closed", 1)
@@ -119,8 +119,8 @@ def hostile() -> tuple[Answer, tuple[Picture, ...]]:
     )
     attempts = ((Program(bad, bad, prompt=bad, completion=bad), ErrorRecord(bad, bad)), (program, error))
     trace = Trace(calls, bad, attempts, (read,), (Draft(bad, (bad,), 0.5, 1, "fails", True),))
-    found = Answer(bad, bad, program, trace, bad, fallback=True, error=error, seconds=2.0, models={bad: bad})
-    return found, (picture(name=bad), picture(color="red", name=bad + ".png"))
+    answer = Answer(bad, bad, program, trace, bad, fallback=True, error=error, seconds=2.0, models={bad: bad})
+    return answer, (picture(name=bad), picture(color="red", name=bad + ".png"))
 
 
 @dataclass
@@ -150,18 +150,18 @@ class Read(HTMLParser):
         self._words: list[str] = []
         self.feed(html)
         self.close()
-        assert not self._open, [one.tag for one in self._open]
+        assert not self._open, [each.tag for each in self._open]
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        one = Element(tag, {name: value or "" for name, value in attrs})
-        one.inside = [*self._open, one]
-        self.elements.append(one)
+        element = Element(tag, {name: value or "" for name, value in attrs})
+        element.inside = [*self._open, element]
+        self.elements.append(element)
         if tag not in self.VOID:
-            self._open.append(one)
+            self._open.append(element)
 
     def handle_endtag(self, tag: str) -> None:
         if tag not in self.VOID:
-            assert self._open and self._open[-1].tag == tag, f"</{tag}> closes {[one.tag for one in self._open]}"
+            assert self._open and self._open[-1].tag == tag, f"</{tag}> closes {[each.tag for each in self._open]}"
             self._open.pop()
 
     @property
@@ -171,23 +171,23 @@ class Read(HTMLParser):
 
     def handle_data(self, data: str) -> None:
         self._words.append(data)
-        for one in self._open:
-            one.text += data
+        for each in self._open:
+            each.text += data
 
     def all(self, tag: str = "", **wanted: str) -> list[Element]:
         """Elements of a tag; ``cls`` names a class, other keywords attributes (``data_state``)."""
         cls = wanted.pop("cls", None)
         return [
-            one
-            for one in self.elements
-            if (not tag or one.tag == tag)
-            and (cls is None or cls in one.classes)
-            and all(one.attributes.get(name.replace("_", "-")) == value for name, value in wanted.items())
+            element
+            for element in self.elements
+            if (not tag or element.tag == tag)
+            and (cls is None or cls in element.classes)
+            and all(element.attributes.get(name.replace("_", "-")) == value for name, value in wanted.items())
         ]
 
     def one(self, tag: str = "", **wanted: str) -> Element:
-        (found,) = self.all(tag, **wanted)
-        return found
+        (actual,) = self.all(tag, **wanted)
+        return actual
 
 
 def opened(uri: str) -> Image.Image:
@@ -203,18 +203,18 @@ def visiting(browser: Browser, server: Server | None = None) -> Iterator[Callabl
 
     Afterwards none may have asked for anything else or complained, but for the guilty.
     """
-    made: list[tuple[Visitor, str]] = []
+    built: list[tuple[Visitor, str]] = []
 
     def visit(page: Path | None = None, *, state: str = "", innocent: bool = True, **options: Any) -> Visitor:
         visitor = Visitor(browser.new_context(**{"viewport": {"width": 1280, "height": 900}} | options), server)
         url = page.as_uri() if page else visitor.open().page.url
-        made.append((visitor, url if innocent else ""))
+        built.append((visitor, url if innocent else ""))
         if page:
             visitor.page.goto(f"{url}{state}")
         return visitor
 
     yield visit
-    for visitor, url in made:
+    for visitor, url in built:
         visitor.context.close()
-        asked = [one for one in visitor.requests if not one.startswith((url, "data:", "blob:"))]
+        asked = [request for request in visitor.requests if not request.startswith((url, "data:", "blob:"))]
         assert not url or (asked, visitor.complaints) == ([], []), (asked, visitor.complaints)

@@ -25,7 +25,9 @@ class Letters:
     name = "letters"
 
     def embed(self, sentences: Sequence[str]) -> npt.NDArray[np.float32]:
-        return np.array([[text.lower().count(one) for one in "abcdefghijklmnopqrstuvwxyz"] for text in sentences], "f4")
+        return np.array(
+            [[text.lower().count(each) for each in "abcdefghijklmnopqrstuvwxyz"] for text in sentences], "f4"
+        )
 
 
 def read(

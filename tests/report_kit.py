@@ -25,11 +25,11 @@ def assert_safe(html: str) -> Read:
     script = re.findall(r"<script>(.*?)</script>", html, re.DOTALL)
     assert len(script) == 1 and digest(script[0]) in policy_of(html)
     page = Read(DATA.sub("", html).replace(f"<script>{script[0]}</script>", ""))
-    for one in page.elements:
-        assert one.tag not in ("script", "iframe", "object", "embed", "link", "form", "base")
-        for name, value in one.attributes.items():
-            assert not name.startswith("on"), (one.tag, name)
-            start = {"a": "#", "img": "data:image/webp;base64,"}.get(one.tag)
+    for element in page.elements:
+        assert element.tag not in ("script", "iframe", "object", "embed", "link", "form", "base")
+        for name, value in element.attributes.items():
+            assert not name.startswith("on"), (element.tag, name)
+            start = {"a": "#", "img": "data:image/webp;base64,"}.get(element.tag)
             assert name not in ("src", "href", "srcset") or (start and value.startswith(start)), name
             assert name != "style" or re.fullmatch("[-a-z0-9:;.%]*", value), value
     style = re.search(r"<style>(.*?)</style>", html, re.DOTALL)
@@ -44,9 +44,9 @@ def read(*runs: Path, **options: Any) -> Read:
 
 def listed(page: Path) -> dict[str, Any]:
     """What a page lists."""
-    found = DATA.search(page.read_text(encoding="utf-8"))
-    assert found is not None
-    data: dict[str, Any] = json.loads(gzip.decompress(base64.b64decode(found[1])))
+    match = DATA.search(page.read_text(encoding="utf-8"))
+    assert match is not None
+    data: dict[str, Any] = json.loads(gzip.decompress(base64.b64decode(match[1])))
     return data
 
 
@@ -55,14 +55,14 @@ def digest(script: str) -> str:
 
 
 def policy_of(html: str) -> str:
-    (found,) = re.findall(r'http-equiv="Content-Security-Policy" content="([^"]*)"', html)
-    policy = unescape(found)
+    (actual,) = re.findall(r'http-equiv="Content-Security-Policy" content="([^"]*)"', html)
+    policy = unescape(actual)
     assert policy.startswith("default-src 'none'; img-src data:; style-src 'unsafe-inline'; script-src 'sha256-")
     return policy
 
 
 def example(number: int, **other: Any) -> Example:
-    given: dict[str, Any] = {
+    inputs: dict[str, Any] = {
         "question": f"Is thing {number} red?",
         "images": (DatasetPicture(Path(f"/nowhere/{number}.jpg")),),
         "form": "image",
@@ -70,7 +70,7 @@ def example(number: int, **other: Any) -> Example:
         "groups": {"structural": "verify" if number % 2 else "query", "spatial": "yes" if number % 3 else "no"},
         "cluster": str(number // 2),
     }
-    return Example(f"{number:04}", **{**given, **other})
+    return Example(f"{number:04}", **{**inputs, **other})
 
 
 def make(
@@ -82,15 +82,15 @@ def make(
     alone: bool = False,
 ) -> Path:
     """A run with these answers of both methods, two questions a cluster or each alone; an empty one is a fallback."""
-    given: dict[str, Any] = {"dataset": "gqa", "split": "val", "data_hash": "1", "prompts": "gqa", "prompt_hash": "ab"}
+    inputs: dict[str, Any] = {"dataset": "gqa", "split": "val", "data_hash": "1", "prompts": "gqa", "prompt_hash": "ab"}
     failed: dict[str, Any]
-    with Store.create(path, RunInfo(**{"methods": ("codevqa", "pnpvqa"), **given, **(info or {})})) as store:
+    with Store.create(path, RunInfo(**{"methods": ("codevqa", "pnpvqa"), **inputs, **(info or {})})) as store:
         for number, (ours, theirs) in enumerate(answers):
-            one = example(number, **({"cluster": str(number)} if alone else {}))
+            each = example(number, **({"cluster": str(number)} if alone else {}))
             call = {"name": "query", "arguments": {"img": {"image": 1}, "question": "x"}, "value": ours, "error": None}
             failed = {"fallback": True, "error": "ProgramTypeError", "message": "line 1: no"} if not ours else {}
-            row = Row(one.id, "codevqa", 0, ours or theirs, program=program, trace={"calls": [call]}, **failed)
-            store.add(one, [row, Row(one.id, "pnpvqa", 0, theirs)])
+            row = Row(each.id, "codevqa", 0, ours or theirs, program=program, trace={"calls": [call]}, **failed)
+            store.add(each, [row, Row(each.id, "pnpvqa", 0, theirs)])
     return path
 
 

@@ -63,7 +63,9 @@ FULL = Answer(
 
 def test_an_answer_with_everything_comes_back_equal() -> None:
     plain = Answer("", "", None, Trace())
-    empty = {one.name for one in dataclasses.fields(Answer) if getattr(FULL, one.name) == getattr(plain, one.name)}
+    empty = {
+        field.name for field in dataclasses.fields(Answer) if getattr(FULL, field.name) == getattr(plain, field.name)
+    }
     assert not empty, "every field must be set for this test to see it"
     back = Answer.from_json(FULL.to_json())
     assert back == FULL and back.cost == FULL.cost
@@ -110,8 +112,8 @@ def test_what_cannot_be_restored_says_so() -> None:
 
 def test_the_pictures_stay_out_of_json_repr_and_comparison() -> None:
     assert "a.png" not in FULL.to_json() and "a.png" not in repr(FULL)
-    for one in (FULL.trace, *FULL.trace.calls, Answered(FULL), Writing("a\n" * 300)):
-        assert len(repr(one)) < 140 and "\n" not in repr(one)
+    for each in (FULL.trace, *FULL.trace.calls, Answered(FULL), Writing("a\n" * 300)):
+        assert len(repr(each)) < 140 and "\n" not in repr(each)
     assert dataclasses.replace(FULL, sources=()) == FULL and Answer.from_json(FULL.to_json()).sources == ()
 
 

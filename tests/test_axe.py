@@ -28,7 +28,7 @@ def found(visitor: Visitor) -> list[str]:
     for width, scheme in SEEN:
         visitor.page.set_viewport_size({"width": width, "height": 900})
         visitor.page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]
-        lines += [f"{one} ({scheme}, {width} px)" for one in visitor.grave()]
+        lines += [f"{each} ({scheme}, {width} px)" for each in visitor.grave()]
     return lines
 
 

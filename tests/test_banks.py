@@ -38,15 +38,15 @@ async def check(example: ProgramExample, sandbox: Sandbox, pictures: int) -> Non
     used = {node.id for node in ast.walk(ast.parse(example.program)) if isinstance(node, ast.Name)}
     assert used & {*KNOWN.names} <= {*sandbox.primitives.names} - OPENERS
     await sandbox.check(f"{opening_line(example.form, 1)}\n{example.program}")
-    found: set[str | None] = set()
+    collected: set[str | None] = set()
     for seed in range(SEEDS):
         trial, _ = await try_out([example.program, ""], sandbox, IMAGES[:pictures], answer_text, seed)
-        found |= {*trial.behaviour}
-        if len(found) > 1:
+        collected |= {*trial.behaviour}
+        if len(collected) > 1:
             break
     wanted = question_kind(example.question)
-    assert [one for one in found if one is None or not one.strip() or wanted.misfit(one)] == []
-    assert len(found) > 1, f"answers {found} whatever the primitives return"
+    assert [each for each in collected if each is None or not each.strip() or wanted.misfit(each)] == []
+    assert len(collected) > 1, f"answers {collected} whatever the primitives return"
 
 
 def sound(prompts: PromptSet, examples: Sequence[ProgramExample]) -> None:
@@ -75,7 +75,9 @@ def test_gold_programs_are_sound_and_in_no_bank(name: str) -> None:
     rows = map(json.loads, (GOLD / f"{name}.jsonl").read_text().splitlines())
     prompts = load_prompt_set(name)
     gold = [ProgramExample(row["id"], row["question"], row["program"], prompts.form) for row in rows]
-    assert {one.question.lower() for one in gold}.isdisjoint(one.question.lower() for one in prompts.examples)
+    assert {example.question.lower() for example in gold}.isdisjoint(
+        example.question.lower() for example in prompts.examples
+    )
     sound(prompts, gold)
 
 
@@ -84,18 +86,18 @@ def test_a_bank_is_whole(name: str) -> None:
     prompts = load_prompt_set(name)
     assert len(prompts.examples) >= prompts.shots and len(prompts.reading) >= prompts.reading_shots
     for asked in (prompts.examples, prompts.reading):
-        assert [id for id, count in Counter(one.id for one in asked).items() if count > 1] == []
-    assert len({one.question.lower() for one in prompts.examples}) == len(prompts.examples)
+        assert [id for id, count in Counter(request.id for request in asked).items() if count > 1] == []
+    assert len({example.question.lower() for example in prompts.examples}) == len(prompts.examples)
     assert {*prompts.primitives} <= {*KNOWN.names}
     forms: set[Form] = {"image", "set"} if name == "mini" else {prompts.form}
-    assert {one.form for one in prompts.examples} <= forms
-    assert all(len(captions) <= prompts.captions for one in prompts.reading for captions in one.by_image)
-    asking = {one.id for one in prompts.examples if "knowledge_query(" in one.program}
-    assert {one.id for one in prompts.knowledge} == asking
+    assert {example.form for example in prompts.examples} <= forms
+    assert all(len(captions) <= prompts.captions for example in prompts.reading for captions in example.by_image)
+    asking = {example.id for example in prompts.examples if "knowledge_query(" in example.program}
+    assert {example.id for example in prompts.knowledge} == asking
     if "get_pos" in prompts.primitives:
-        given: dict[str, Any] = {}
-        exec(prompts.preamble.replace("{api}", ""), given)
-        assert CONSTANTS.items() <= given.items()
+        inputs: dict[str, Any] = {}
+        exec(prompts.preamble.replace("{api}", ""), inputs)
+        assert CONSTANTS.items() <= inputs.items()
 
 
 KINDS = {
@@ -125,15 +127,15 @@ KINDS = {
 
 
 def test_the_kind_is_read_off_the_first_words() -> None:
-    found = {question: question_kind(question) for question in KINDS}
-    assert {question: (kind.kind, kind.choices) for question, kind in found.items()} == KINDS
+    actual = {question: question_kind(question) for question in KINDS}
+    assert {question: (kind.kind, kind.choices) for question, kind in actual.items()} == KINDS
 
 
 @pytest.mark.parametrize("name", ["gqa", "covr", "nlvr2", "nlvr", "mini"])
 def test_every_reading_example_has_an_answer_of_its_kind(name: str) -> None:
     stated, reading = load_prompt_set(name).statements, load_prompt_set(name).reading
-    kinds = [(question_kind(one.question, statements=stated), one) for one in reading]
-    wrong = [(one.question, one.answer) for kind, one in kinds if kind.misfit(one.answer)]
+    kinds = [(question_kind(example.question, statements=stated), example) for example in reading]
+    wrong = [(each.question, each.answer) for kind, each in kinds if kind.misfit(each.answer)]
     assert wrong == []
 
 
@@ -146,17 +148,17 @@ def test_an_answer_of_another_kind_is_told(question: str, answer: str) -> None:
 
 
 def test_a_number_is_found_in_words() -> None:
-    found = {"four blocks": 4, "there are 2 cups": 2, "no cups": 0}
-    found |= dict.fromkeys(("a lot", "2 or 3", "1.5", ""))  # type: ignore[arg-type]
-    assert {text: number_in(text) for text in found} == found
+    actual = {"four blocks": 4, "there are 2 cups": 2, "no cups": 0}
+    actual |= dict.fromkeys(("a lot", "2 or 3", "1.5", ""))  # type: ignore[arg-type]
+    assert {text: number_in(text) for text in actual} == actual
     assert question_kind("How many?").fit("-2,000") == "-2,000", "a number that a program counted stays as it is"
 
 
 def test_yes_and_no_are_read_wherever_they_are_plainly_said() -> None:
-    found = {"No, there is none.": "no", " Yes": "yes", "FALSE": "no", "not at all": "", "nothing": "", "no one": ""}
-    found |= {"So the answer is **no**.": "no", "Certainly, yes!": "yes", "yes and no": "", "There is a cat.": ""}
-    found |= {"It is not true.": "", "The sign says no": "", "Yes or no?": "", '{"answer": "yes"}': "yes"}
-    assert {text: yes_or_no(text) for text in found} == found
+    actual = {"No, there is none.": "no", " Yes": "yes", "FALSE": "no", "not at all": "", "nothing": "", "no one": ""}
+    actual |= {"So the answer is **no**.": "no", "Certainly, yes!": "yes", "yes and no": "", "There is a cat.": ""}
+    actual |= {"It is not true.": "", "The sign says no": "", "Yes or no?": "", '{"answer": "yes"}': "yes"}
+    assert {text: yes_or_no(text) for text in actual} == actual
     assert [truth(text) for text in ("Yes.", "True", "no", "yes, it is")] == ["yes", "yes", "no", ""]
 
 
@@ -169,11 +171,11 @@ def test_a_statement_is_claimed_only_where_data_has_them_and_english_is_plain() 
 
 
 def test_a_whole_number_is_all_of_a_text() -> None:
-    found = {"two hundred and six": 206, "twenty-one": 21, "1,000": 1000, "none": 0, "2.0": 2, "-5": -5}
-    found |= dict.fromkeys(
+    actual = {"two hundred and six": 206, "twenty-one": 21, "1,000": 1000, "none": 0, "2.0": 2, "-5": -5}
+    actual |= dict.fromkeys(
         ("half a dozen", "3rd", "B7", "20%", "not two", "2, 2", "two cats", "hundred two", "two three")
     )  # type: ignore[arg-type]
-    assert {text: whole_number(text) for text in found} == found
+    assert {text: whole_number(text) for text in actual} == actual
 
 
 def test_a_choice_is_put_as_the_question_names_it() -> None:

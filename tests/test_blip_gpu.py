@@ -73,8 +73,8 @@ def test_steps_write_what_the_cpu_writes(captioner: Checkpoint, changes: Any) ->
     by, network, record = rules(captioner, **changes), captioner.model.text_decoder, Record()
     ours = CaptionDecoder(network, by, None, record)
     for count, seed in ((60, 1), (3, 2), (37, 3), (1, 5)):
-        given = batch(by, count, seed)
-        assert torch.equal(ours.write(*given), CaptionDecoder(network, by).write(*given))
+        inputs = batch(by, count, seed)
+        assert torch.equal(ours.write(*inputs), CaptionDecoder(network, by).write(*inputs))
     assert record.log
 
 
@@ -111,7 +111,7 @@ def test_stretches_are_recorded_once_and_left_out_when_all_rows_have_ended(capti
 
 def test_a_recording_keeps_all_that_it_reads_and_writes(captioner: Checkpoint, monkeypatch: pytest.MonkeyPatch) -> None:
     # A graph knows addresses alone: memory that nobody else keeps is given to others, and the replay dies of it.
-    made: list[Any] = []
+    built: list[Any] = []
 
     def record(function: Callable[[], None]) -> Callable[[], None]:
         function()
@@ -123,13 +123,13 @@ def test_a_recording_keeps_all_that_it_reads_and_writes(captioner: Checkpoint, m
 
     def noted(rows: int) -> torch.Tensor:
         logits = blank(rows)
-        made.append(weakref.ref(logits))
+        built.append(weakref.ref(logits))
         return logits
 
     monkeypatch.setattr(decoder.steps, "blank_logits", noted)
     decoder.write(*batch(by, 8, 2))
     gc.collect()
-    assert made and all(logits() is not None for logits in made)
+    assert built and all(logits() is not None for logits in built)
 
 
 def test_recording_can_be_turned_off(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -143,8 +143,8 @@ BOUND = {torch.float32: 2e-6, torch.bfloat16: 5e-3}
 TYPES = pytest.mark.parametrize("dtype", list(BOUND), ids=["float32", "bfloat16"])
 
 
-def apart(found: torch.Tensor, expected: torch.Tensor) -> float:
-    return float((found.double() - expected.double()).norm() / expected.double().norm())
+def apart(tensor: torch.Tensor, expected: torch.Tensor) -> float:
+    return float((tensor.double() - expected.double()).norm() / expected.double().norm())
 
 
 def noise(*shape: int, dtype: torch.dtype) -> torch.Tensor:
@@ -189,8 +189,8 @@ def test_attention_to_patches(dtype: torch.dtype, shape: tuple[int, int, int, in
         values,
         attn_mask=None if hidden is None else hidden.float(),
     )
-    found = kernels.attend_seen(queries, seen, hidden)
-    assert apart(found, expected.transpose(1, 2).flatten(2)) < BOUND[dtype]
+    attend_seen = kernels.attend_seen(queries, seen, hidden)
+    assert apart(attend_seen, expected.transpose(1, 2).flatten(2)) < BOUND[dtype]
 
 
 @gpu
@@ -203,19 +203,19 @@ def test_tokens_are_drawn_as_on_the_cpu(dtype: torch.dtype, vocabulary: int) -> 
     numbers = torch.rand(256, 3, dtype=torch.float64, device="cuda")[:, 1:2]
     numbers[0] = -1
     expected = draw(logits.cpu(), numbers.cpu(), 50, 0.8)
-    found = draw(logits, numbers, 50, 0.8).cpu()
+    actual = draw(logits, numbers, 50, 0.8).cpu()
     # A number within rounding of a boundary may fall on either side.
-    assert int((found == expected).sum()) >= 254 and found[0] == expected[0]
+    assert int((actual == expected).sum()) >= 254 and actual[0] == expected[0]
 
 
 @gpu
 def test_the_gpu_gives_the_numbers_of_the_cpu(tmp_path: Any) -> None:
     folder = write_blip(tmp_path / "matcher", "matcher")
-    one, other = (
+    first, other = (
         BlipMatcher.from_pretrained(folder, device=device, dtype="float32", block=BLOCK).match(MATCHES)
         for device in ("cpu", "cuda")
     )
-    for ours, theirs in zip(one, other, strict=True):
+    for ours, theirs in zip(first, other, strict=True):
         np.testing.assert_allclose(ours.relevance, theirs.relevance, rtol=0, atol=1e-3 * ours.relevance.max())
         assert ours.logit == pytest.approx(theirs.logit, abs=1e-2)
     folder = write_blip(tmp_path / "captioner", "captioner", ends=3)

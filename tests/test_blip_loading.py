@@ -71,8 +71,8 @@ def test_half_precision_on_disk_is_float32_on_the_cpu(tmp_path: Path) -> None:
 
 def test_a_tokenizer_without_the_opening_tokens(matcher_folder: str, captioner_folder: str, tmp_path: Path) -> None:
     bare = write_blip(tmp_path / "matcher", "matcher", special_tokens=False)
-    found, expected = matcher(bare).match(PAIRS), matcher(matcher_folder).match(PAIRS)
-    assert [match.logit for match in found] == pytest.approx([match.logit for match in expected], abs=1e-6)
+    actual, expected = matcher(bare).match(PAIRS), matcher(matcher_folder).match(PAIRS)
+    assert [match.logit for match in actual] == pytest.approx([match.logit for match in expected], abs=1e-6)
     bare = write_blip(tmp_path / "captioner", "captioner", seed=1, special_tokens=False)
     assert captioner(bare).caption(CAPTIONS) == captioner(captioner_folder).caption(CAPTIONS)
 
@@ -129,7 +129,7 @@ def test_the_hub_s_own_compute_as_lavis(owner: str, epsilon: float, matcher_fold
     config["vision_config"]["layer_norm_eps"] = 1e-5
     (snapshot / "config.json").write_text(json.dumps(config))
     at = load_checkpoint(f"{owner}/blip-itm-base-coco", "matcher", device="cpu", dtype=None)
-    norms = [one.eps for one in at.model.vision_model.modules() if isinstance(one, torch.nn.LayerNorm)]
+    norms = [module.eps for module in at.model.vision_model.modules() if isinstance(module, torch.nn.LayerNorm)]
     assert norms == [epsilon] * 5
 
 
@@ -140,7 +140,7 @@ def test_a_revision_of_the_hub(matcher_folder: str, hub_cache: Path, tmp_path: P
     for name, folder in (("some/blip", matcher_folder), (f"some/blip@{'b' * 40}", other)):
         loaded, expected = matcher(name), matcher(folder)
         assert loaded.name == name
-        assert [one.logit for one in loaded.match(PAIRS)] == [one.logit for one in expected.match(PAIRS)]
+        assert [match.logit for match in loaded.match(PAIRS)] == [match.logit for match in expected.match(PAIRS)]
     with pytest.raises(ModelNotFoundError, match="some/blip@none"):
         matcher("some/blip@none")
 
@@ -151,8 +151,8 @@ def test_weights_in_a_pickle_are_read(matcher_folder: str, hub_cache: Path, tmp_
     torch.save(load_file(folder / "model.safetensors"), folder / "pytorch_model.bin")
     (folder / "model.safetensors").unlink()
     cached(hub_cache, "some/blip", str(folder), "a" * 40)
-    found, expected = matcher("some/blip").match(PAIRS), matcher(matcher_folder).match(PAIRS)
-    assert [one.logit for one in found] == [one.logit for one in expected]
+    actual, expected = matcher("some/blip").match(PAIRS), matcher(matcher_folder).match(PAIRS)
+    assert [each.logit for each in actual] == [each.logit for each in expected]
 
 
 @pytest.fixture
@@ -161,15 +161,15 @@ def pictures(tmp_path: Path) -> tuple[StoredPicture, ...]:
 
 
 def files(pictures: tuple[StoredPicture, ...]) -> list[Path]:
-    return sorted(pictures[0].feature_folder.glob("*/*.safetensors"), key=lambda one: one.stat().st_size)
+    return sorted(pictures[0].feature_folder.glob("*/*.safetensors"), key=lambda request: request.stat().st_size)
 
 
 def margins(folder: str, pictures: Any, **options: Any) -> tuple[list[float], list[float], int]:
     matcher = load(folder, **options)
-    found = [one.logit for one in matcher.match([MatchRequest(one, "a red ball") for one in pictures])]
-    scores = matcher.similarity([SimilarityRequest(one, "a red ball") for one in pictures])
+    actual = [match.logit for match in matcher.match([MatchRequest(match, "a red ball") for match in pictures])]
+    scores = matcher.similarity([SimilarityRequest(picture, "a red ball") for picture in pictures])
     matcher.keep_features()
-    return found, scores, matcher.stats.vision_forwards
+    return actual, scores, matcher.stats.vision_forwards
 
 
 def test_a_tower_sees_each_picture_once_and_an_embedding_needs_no_features(tmp_path: Path, pictures: Any) -> None:
@@ -179,7 +179,7 @@ def test_a_tower_sees_each_picture_once_and_an_embedding_needs_no_features(tmp_p
     small, large = files(pictures)
     large.unlink()
     matcher = load(folder)
-    again = matcher.similarity([SimilarityRequest(one, "a red ball") for one in pictures])
+    again = matcher.similarity([SimilarityRequest(picture, "a red ball") for picture in pictures])
     assert again == first[1] and matcher.stats.vision_forwards == 0 and small.stat().st_size < 3_000
 
 
@@ -206,15 +206,15 @@ def test_a_damaged_file_is_made_anew(how: str, tmp_path: Path, pictures: Any, ca
         if how == "gone":
             file.unlink()
         elif how == "without sums":
-            save_file({one.key: torch.ones(3) for one in pictures}, file)
+            save_file({picture.key: torch.ones(3) for picture in pictures}, file)
         else:
             middle = len(content) // 2 if how == "value" else 4
             damaged = content[:-99] if how == "truncated" else content[:middle] + b"\xf1" * 4 + content[middle + 4 :]
             file.write_bytes(damaged)
     with caplog.at_level(logging.WARNING):
         for _ in range(2):
-            found = [one.logit for one in matcher.match([MatchRequest(one, "a red ball") for one in pictures])]
-            assert found == pytest.approx(first[0], abs=1e-6)
+            actual = [match.logit for match in matcher.match([MatchRequest(match, "a red ball") for match in pictures])]
+            assert actual == pytest.approx(first[0], abs=1e-6)
         assert margins(folder, pictures)[0] == pytest.approx(first[0], abs=1e-6)
     assert margins(folder, pictures)[2] == 0
 
@@ -225,8 +225,8 @@ def test_a_full_disk_costs_one_warning(
     folder = write_blip(tmp_path / "m", "matcher")
     whole = margins(folder, ())  # nothing is kept yet
 
-    def full(*given: Any) -> None:
-        given[1].write_bytes(b"half")
+    def full(*args: Any) -> None:
+        args[1].write_bytes(b"half")
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(feature_store, "save_file", full)
@@ -239,20 +239,20 @@ def test_a_full_disk_costs_one_warning(
 
 def test_half_precision_survives_and_processes_add_to_one_another(tmp_path: Path) -> None:
     place = tmp_path / "codevqa-features" / "a"
-    made = {str(number): torch.randn(3, 4).to(torch.bfloat16) for number in range(4)}
-    one, other = FeatureStore(place), FeatureStore(place)
-    one.add({key: made[key] for key in "01"})
-    other.add({key: made[key] for key in "123"})
-    one.save()
+    built = {str(number): torch.randn(3, 4).to(torch.bfloat16) for number in range(4)}
+    first, other = FeatureStore(place), FeatureStore(place)
+    first.add({key: built[key] for key in "01"})
+    other.add({key: built[key] for key in "123"})
+    first.save()
     other.save()
     read = FeatureStore(place).read("0123x")
-    assert read.keys() == made.keys() and all(torch.equal(read[key], made[key]) for key in made)
+    assert read.keys() == built.keys() and all(torch.equal(read[key], built[key]) for key in built)
     assert {features.dtype for features in read.values()} == {torch.bfloat16}
 
 
 def test_clip_embeds_a_picture_of_a_collection_once(tmp_path: Path, pictures: Any) -> None:
     folder = write_clip(tmp_path / "clip")
-    asked = [SimilarityRequest(one, "a cat") for one in pictures]
+    asked = [SimilarityRequest(picture, "a cat") for picture in pictures]
     first = ContrastiveMatcher.from_pretrained(folder, device="cpu")
     scores = first.similarity(asked)
     first.keep_features()

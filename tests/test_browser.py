@@ -45,7 +45,7 @@ def asked(visitor: Visitor, number: int = 0) -> str:
 def states(visitor: Visitor) -> dict[str, str]:
     """State of each call of a model by the text it was about."""
     about = (re.search(r"'([^']*)'|\"([^\"]*)\"", card.text) for card in visitor.calls())
-    named = [(found.group(1) or found.group(2)) if found else "" for found in about]
+    named = [(actual.group(1) or actual.group(2)) if actual else "" for actual in about]
     return {name: card.state for name, card in zip(named, visitor.calls(), strict=True) if "open" not in card.name}
 
 

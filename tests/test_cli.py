@@ -83,7 +83,7 @@ def test_prompt_prints_what_ask_shows(words: tuple[object, ...], tmp_path: Path,
         words = (
             "--lm",
             f"transformers:{chat}",
-            *(f"--set={one}" for one in ("writer.max_tokens=5", "writer.repairs=0", "query.shots=0")),
+            *(f"--set={each}" for each in ("writer.max_tokens=5", "writer.repairs=0", "query.shots=0")),
         )
     question = "IS the red  house LEFT of the tree?"
     printed = codevqa("prompt", "-q", question, *words)
@@ -96,7 +96,7 @@ def test_prompt_prints_what_ask_shows(words: tuple[object, ...], tmp_path: Path,
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [
         (("aks",), "No such command 'aks'. Did you mean 'ask'?"),
         (("run", "-", "-"), "cannot be the program and a picture"),
@@ -119,9 +119,11 @@ def test_prompt_prints_what_ask_shows(words: tuple[object, ...], tmp_path: Path,
         (("eval", "gqa", "--data", ".", "--out", "o", "--group-by", "a"), "--group-by is for your own questions."),
     ],
 )
-def test_what_cannot_be_done_is_told_before_loading(words: tuple[object, ...], said: str, codevqa: CommandLine) -> None:
+def test_what_cannot_be_done_is_told_before_loading(
+    words: tuple[object, ...], message: str, codevqa: CommandLine
+) -> None:
     done = codevqa(*words, stdin="answer = 1\n")
-    assert_one_clear_line(done, said)
+    assert_one_clear_line(done, message)
     assert "loading" not in done.stderr
 
 
@@ -151,21 +153,21 @@ def test_models_lists_every_preset_and_what_is_missing(codevqa: CommandLine) -> 
         assert part["missing"] == ""
         assert part["bytes"] == sum(file.stat().st_size for file in Path(part["place"]).rglob("*") if file.is_file())
     assert "MB on disk" in codevqa("models").stdout
-    told = codevqa("models", "mini").stdout
-    assert "mushroom, plane" in told and "yellow" in told and "base" not in told
+    stdout = codevqa("models", "mini").stdout
+    assert "mushroom, plane" in stdout and "yellow" in stdout and "base" not in stdout
     first, _ = presets["mini"]["try"]
     assert codevqa("ask", GARDEN, "-q", first, "--quiet").stdout == "red\n"
     assert "What they know: codevqa models" in codevqa("ask", GARDEN, "-q", "Is there a zebra?", "--quiet").stderr
 
 
 def test_output_is_utf_8_whatever_the_terminal_speaks(monkeypatch: pytest.MonkeyPatch) -> None:
-    told = io.BytesIO()
+    bytes_io = io.BytesIO()
     monkeypatch.setattr(sys, "argv", ["codevqa", "ask", "\u7ea2.png", "-q", "Is it?"])
-    monkeypatch.setattr(sys, "stderr", io.TextIOWrapper(told, encoding="cp1252", errors="strict"))
+    monkeypatch.setattr(sys, "stderr", io.TextIOWrapper(bytes_io, encoding="cp1252", errors="strict"))
     with pytest.raises(SystemExit):
         main()
     sys.stderr.flush()
-    assert told.getvalue().decode().startswith("codevqa: No picture at \u7ea2.png.")
+    assert bytes_io.getvalue().decode().startswith("codevqa: No picture at \u7ea2.png.")
 
 
 def test_a_terminal_is_told_nothing_that_it_would_obey(tmp_path: Path, codevqa: CommandLine) -> None:
@@ -175,7 +177,9 @@ def test_a_terminal_is_told_nothing_that_it_would_obey(tmp_path: Path, codevqa: 
     )
     done = codevqa("run", program, GARDEN)
     assert done.returncode == 0 and done.stdout == "red\\x1b[2J \\u202etxt\n", done
-    assert "What \\x1b[31m" in done.stderr and not [one for one in done.stderr if not one.isprintable() and one != "\n"]
+    assert "What \\x1b[31m" in done.stderr and not [
+        each for each in done.stderr if not each.isprintable() and each != "\n"
+    ]
     assert_one_clear_line(codevqa("ask", tmp_path / "a\x1b[31m.png", "-q", "Is it?"), "a\\x1b[31m.png")
     assert codevqa("run", program, GARDEN, "--json").stdout.count("\\u001b") >= 1, "JSON says it exactly"
 
@@ -228,7 +232,7 @@ def test_run_writes_its_page(source: str, text: str, line: str | None, tmp_path:
     assert done.returncode == (line is not None) and f"trace written to {trace}" in done.stderr, done.stderr
     page, answer = page_of(trace)
     assert answer.text == text
-    assert [one.attributes["data-line"] for one in page.all(cls="cv-failing")] == ([line] if line else [])
+    assert [element.attributes["data-line"] for element in page.all(cls="cv-failing")] == ([line] if line else [])
 
 
 def test_a_page_is_written_into_a_folder_under_a_page_s_name(tmp_path: Path, codevqa: CommandLine) -> None:

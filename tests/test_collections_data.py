@@ -43,8 +43,8 @@ def test_answers_and_pictures_are_those_of_the_programs(tmp_path: Path, monkeypa
             assert run_program(item.program, scenes, "set") == str(row["answer"])
         elif kind != "selection":
             some = [scene for path, scene in zip(paths, scenes, strict=True) if path in row["images"]]
-            found = run_program(row["program"], some, "set")
-            answers = Counter(found.split(", ")) if kind == "group" else found
+            actual = run_program(row["program"], some, "set")
+            answers = Counter(actual.split(", ")) if kind == "group" else actual
             assert answers == row["answer"]
         else:
             question = row["program"].split('"')[1]
@@ -72,8 +72,8 @@ def test_drawn_collections_open_with_their_pictures(tmp_path: Path) -> None:
     opened = open_dataset("collections", tmp_path / "data", "val_6")
     examples = list(opened)
     assert (opened.prompts, opened.part) == ("covr", ())
-    assert all(one.gold and len(seen(one)) == len(one.images) > 1 for one in examples)
-    assert [len({one.cluster for one in examples}), {one.form for one in examples}] == [2, {"set"}]
+    assert all(example.gold and len(seen(example)) == len(example.images) > 1 for example in examples)
+    assert [len({example.cluster for example in examples}), {example.form for example in examples}] == [2, {"set"}]
 
 
 def test_records_become_examples_and_bad_ones_are_named(tmp_path: Path) -> None:
@@ -105,38 +105,38 @@ def test_programs_of_the_data_are_run_and_their_pictures_scored(tmp_path: Path) 
 def test_a_number_counts_the_pictures_with_that_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     yes, no = ([Pick(ImageRef(place), chance) for place in places] for places, chance in (((4, 2), 1.0), ((1,), 0.0)))
     monkeypatch.setattr(local, "selections", lambda trace: (Selection("Is there a cup?", tuple(yes), tuple(no)),))
-    found = [local.picture_numbers(Answer("How many?", text, None, Trace())) for text in ("2", "1", "3", "yes")]
-    assert found == [[2, 4], [1], None, None]
+    actual = [local.picture_numbers(Answer("How many?", text, None, Trace())) for text in ("2", "1", "3", "yes")]
+    assert actual == [[2, 4], [1], None, None]
 
 
 def test_exact_match_and_errors_of_counts(tmp_path: Path) -> None:
     metric = metric_for("collections")
     answers = (["a.png", "c.png"], {"red": 2, "blue": 1}, 5)
-    dump(tmp_path / "mine_3.jsonl", lines(*(CUPS | {"answer": one} for one in answers)))
+    dump(tmp_path / "mine_3.jsonl", lines(*(CUPS | {"answer": answer} for answer in answers)))
     selection, group, count = open_dataset("collections", tmp_path, "mine_3", pictures=False)
-    assert [metric.score(selection, said) for said in ("image 3, image 1", "image 1")] == [1, 0]
-    assert [metric.score(group, said) for said in ("red, blue, red", "red, blue, blue")] == [1, 0]
-    assert [metric.score(count, said) for said in ("five", "4")] == [1, 0]
+    assert [metric.score(selection, prediction) for prediction in ("image 3, image 1", "image 1")] == [1, 0]
+    assert [metric.score(group, prediction) for prediction in ("red, blue, red", "red, blue, blue")] == [1, 0]
+    assert [metric.score(count, prediction) for prediction in ("five", "4")] == [1, 0]
     assert metric.corpus([(count, "three"), (count, "nothing"), (group, "red")]) == {"count_error": 3.5}
 
 
 def test_visual_haystacks_reads_its_official_files(tmp_path: Path) -> None:
     def row(answer: str, *needles: str) -> dict[str, Any]:
         question = "For the image with a truck, is there a dog?"
-        said = [{"from": "human", "value": question}, {"from": "gpt", "value": answer}]
-        return {"conversations": said, "pos_image": [*needles], "neg_image": ["coco/test2017/3.jpg", "4.jpg"]}
+        message = [{"from": "human", "value": question}, {"from": "gpt", "value": answer}]
+        return {"conversations": message, "pos_image": [*needles], "neg_image": ["coco/test2017/3.jpg", "4.jpg"]}
 
     folder, places = tmp_path / "VHs_qa", ("coco/val2017/1.jpg", "coco/val2017/2.jpg", "coco/test2017/3.jpg")
     dump(folder / "single_needle" / "VHs_large" / "visual_haystack_3.json", [row("yes", "coco/val2017/1.jpg")])
     dump(folder / "multi_needle" / "multi_needle_2" / "visual_haystack_4.json", [row("no", "1.jpg", "val2017/2.jpg")])
     for place in (*places, "coco/test2017/4.jpg"):
         paint(tmp_path / place)
-    one = only(open_dataset("vhs", tmp_path, "single_needle_3"))
-    assert (one.gold, one.form, one.groups) == (("yes",), "set", {"images": "3", "needles": "1"})
-    assert tmp_path / "coco/val2017/1.jpg" in [image.path for image in one.images]
-    assert one.question == "For the image with a truck, is there a dog?"
+    each = only(open_dataset("vhs", tmp_path, "single_needle_3"))
+    assert (each.gold, each.form, each.groups) == (("yes",), "set", {"images": "3", "needles": "1"})
+    assert tmp_path / "coco/val2017/1.jpg" in [image.path for image in each.images]
+    assert each.question == "For the image with a truck, is there a dog?"
     two = only(open_dataset("vhs", tmp_path, "multi_needle_2_4"))
-    assert two.gold == ("no",) and len(seen(two)) == 4 and two.images != one.images
+    assert two.gold == ("no",) and len(seen(two)) == 4 and two.images != each.images
     assert two == only(open_dataset("vhs", tmp_path, "multi_needle_2_4")), "the order is the same every time"
     dump(tmp_path / "odd.json", [row("maybe", "1.jpg")])
     with pytest.raises(InputError, match="odd"):

@@ -39,18 +39,18 @@ def said(*words: str) -> Layer:
 
 def arguments(target: Callable[..., Any]) -> dict[str, Any]:
     """The annotation of each keyword argument of a loader; where a class method takes any, those of its class."""
-    told = get_type_hints(target.__init__ if inspect.isclass(target) else target)
-    found: dict[str, Any] = {}
+    type_hints = get_type_hints(target.__init__ if inspect.isclass(target) else target)
+    actual: dict[str, Any] = {}
     for name, parameter in inspect.signature(target).parameters.items():
         if parameter.kind is parameter.KEYWORD_ONLY:
-            found[name] = told[name]
+            actual[name] = type_hints[name]
         elif parameter.kind is parameter.VAR_KEYWORD:
-            typed = [one for one in get_args(told[name]) if is_typeddict(one)]
-            found |= get_type_hints(typed[0]) if typed else arguments(target.__self__)  # type: ignore[attr-defined]
-    return found
+            typed = [get_arg for get_arg in get_args(type_hints[name]) if is_typeddict(get_arg)]
+            actual |= get_type_hints(typed[0]) if typed else arguments(target.__self__)  # type: ignore[attr-defined]
+    return actual
 
 
-@pytest.mark.parametrize(("role", "back_end"), [(role, one) for role, ones in LOADERS.items() for one in ones])
+@pytest.mark.parametrize(("role", "back_end"), [(role, each) for role, ones in LOADERS.items() for each in ones])
 def test_the_table_of_back_ends_has_each_option_of_its_loader(role: str, back_end: str) -> None:
     loader = LOADERS[role][back_end]
     taken = arguments(loader.maker)
@@ -116,17 +116,17 @@ def test_a_number_that_cannot_be_is_refused_where_settings_are_made(value: Any) 
 def test_each_layer_is_over_those_before_it_and_says_so(tmp_path: Path) -> None:
     path = tmp_path / "my.toml"
     path.write_text('preset = "base"\nseed = 5\n[query]\ncaptions = 4\nwitness = false\n[matcher]\ndtype = "float64"\n')
-    made = configure(str(path), [compat_layer("release"), said("query.captions=2")])
+    built = configure(str(path), [compat_layer("release"), said("query.captions=2")])
     origins = {"seed": str(path), "query.captions": "--set", "query.stated": "--compat release"}
     origins |= {"workers": "default", "matcher": "preset base"}
-    assert {name: made.origins[name] for name in origins} == origins
-    assert (made.preset, made.settings.seed, made.settings.query.captions) == ("base", 5, 2)
-    assert made.options["matcher"] == {"dtype": "float32"}
+    assert {name: built.origins[name] for name in origins} == origins
+    assert (built.preset, built.settings.seed, built.settings.query.captions) == ("base", 5, 2)
+    assert built.options["matcher"] == {"dtype": "float32"}
 
 
 def test_options_of_a_layer_go_to_whatever_the_part_is_in_the_end() -> None:
-    made = configure("mini", [said("matcher.dtype=float32"), Layer("--matcher", {"matcher": "blip:some/other"})])
-    assert (made.parts["matcher"], made.options["matcher"]) == ("blip:some/other", {"dtype": "float32"})
+    built = configure("mini", [said("matcher.dtype=float32"), Layer("--matcher", {"matcher": "blip:some/other"})])
+    assert (built.parts["matcher"], built.options["matcher"]) == ("blip:some/other", {"dtype": "float32"})
     assert configure("mini", [said("retriever=none")]).parts.keys() == PRESETS["mini"].parts.keys() - {"retriever"}
     with pytest.raises(InputError, match="There is no retriever to set"):
         configure("mini", [said("retriever=none", "retriever.device=cpu")])
@@ -153,12 +153,12 @@ def test_what_a_back_end_does_not_have_is_left_out_of_compat_alone() -> None:
 
 
 def test_everything_the_release_does_is_a_field_and_turned_on() -> None:
-    made = configure("base", [compat_layer("release")])
-    values = flat(made.settings) | {
-        f"{role}.{name}": one for role in made.parts for name, one in made.options[role].items()
+    built = configure("base", [compat_layer("release")])
+    values = flat(built.settings) | {
+        f"{role}.{name}": option for role in built.parts for name, option in built.options[role].items()
     }
     assert {name: values[name] for name in RELEASE} == dict(RELEASE)
-    assert pickle.loads(pickle.dumps(made)) == made  # noqa: S301  # it travels to other processes
+    assert pickle.loads(pickle.dumps(built)) == built  # noqa: S301  # it travels to other processes
     with pytest.raises(UnknownNameError, match="There is: release"):
         compat_layer("lavis")
 
@@ -171,8 +171,8 @@ def test_what_config_prints_is_read_back_as_the_same(tmp_path: Path, codevqa: Co
     done = codevqa("config", "--preset", "base", *words)
     assert done.returncode == 0 and done.stderr == "", done.stderr
     path.write_text(done.stdout, encoding="utf-8")
-    made = configure("base", [Layer("--set", {name: Text(value) for name, value in values.items()})]).here()
-    assert replace(configure(str(path)), origins=made.origins, layers=made.layers) == made
+    built = configure("base", [Layer("--set", {name: Text(value) for name, value in values.items()})]).here()
+    assert replace(configure(str(path)), origins=built.origins, layers=built.layers) == built
     again = codevqa("config", "--config", path)
     assert tomllib.loads(again.stdout) == tomllib.loads(done.stdout)
     assert "# --set\n" in done.stdout and f"# {path}\n" in again.stdout

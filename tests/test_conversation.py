@@ -40,8 +40,8 @@ def test_a_line_that_fails_is_told_and_the_next_is_answered(tmp_path: Path, code
     done = codevqa("ask", copy, "--quiet", stdin=script)
     assert (done.returncode, done.stdout) == (1, "red\n")
     assert not pointing("Is there a flag, and is it red?") and not pointing("How many flags are there?")
-    said = done.stderr.splitlines()
-    for line, words in zip(said, [*wrong.values(), *later.values()], strict=True):
+    lines = done.stderr.splitlines()
+    for line, words in zip(lines, [*wrong.values(), *later.values()], strict=True):
         assert line.startswith("codevqa: ") and words in line
     assert copy.read_bytes() == HARBOR.read_bytes()
     assert_one_clear_line(codevqa("ask", copy, stdin="\n"), "No question was given. Give -q QUESTION")
@@ -49,8 +49,8 @@ def test_a_line_that_fails_is_told_and_the_next_is_answered(tmp_path: Path, code
 
 def test_a_file_is_answered_in_order_and_a_bad_line_costs_no_other(tmp_path: Path, codevqa: CommandLine) -> None:
     (tmp_path / "pictures").mkdir()
-    for one in (GARDEN, HARBOR):
-        (tmp_path / "pictures" / one.name).write_bytes(one.read_bytes())
+    for each in (GARDEN, HARBOR):
+        (tmp_path / "pictures" / each.name).write_bytes(each.read_bytes())
     flag = {"images": ["pictures/harbor.png"], "question": "What color is the flag?", "id": 7}
     lines = [
         json.dumps(flag),

@@ -23,9 +23,9 @@ from codevqa.eval.task import Located
 def test_a_missing_split_is_named_with_where_to_get_it(tmp_path: Path, name: str) -> None:
     with pytest.raises(SetupError) as caught:
         open_dataset(name, tmp_path, LOADERS[name].splits[0])
-    said = str(caught.value)
-    assert "\n" not in said and str(tmp_path) in said and LOADERS[name].splits[0] in said
-    assert ("mini-data" if name == "collections" else "https://") in said
+    message = str(caught.value)
+    assert "\n" not in message and str(tmp_path) in message and LOADERS[name].splits[0] in message
+    assert ("mini-data" if name == "collections" else "https://") in message
     with pytest.raises(SetupError, match=f"'nosplit' is none of the splits {LOADERS[name].splits[0]}"):
         open_dataset(name, tmp_path, "nosplit")
 
@@ -140,9 +140,9 @@ def test_a_figure_of_a_part_says_so_wherever_it_stands(tmp_path: Path) -> None:
     data = open_dataset("nlvr", statements(tmp_path / "nlvr"), "dev", permutations=2)
     with fake_engine() as vqa:
         evaluate(vqa, data, tmp_path / "run", methods=["pnpvqa"], limit=5).close()
-    said = "not the official split: 2 of 6 pictures a statement; only questions 1 to 5"
+    message = "not the official split: 2 of 6 pictures a statement; only questions 1 to 5"
     with Store.open(tmp_path / "run") as store:
-        assert summary_lines(store.info, summary_of(store))[1] == said
+        assert summary_lines(store.info, summary_of(store))[1] == message
     shown = read(tmp_path / "run").text
     assert shown.count("2 of 6 pictures a statement; only questions 1 to 5") == 2  # in the head, and by the figure
     assert "Not the official split: 2 of 6" in shown

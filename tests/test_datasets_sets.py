@@ -27,7 +27,7 @@ def test_gqa_reads_both_layouts_and_keeps_leading_zeros(tmp_path: Path, inside: 
     assert {name: first.record[name] for name in ("groups", "entailed")} == {
         name: SUIT[name] for name in ("groups", "entailed")
     }
-    assert [one.id for one in data] == ["02763807", "14199179"], "reading again gives the same"
+    assert [example.id for example in data] == ["02763807", "14199179"], "reading again gives the same"
 
 
 def test_gqa_reads_the_lists_of_lavis_and_splits_without_answers(tmp_path: Path) -> None:
@@ -57,8 +57,8 @@ def step(operation: str, argument: str) -> dict[str, Any]:
     ],
 )
 def test_gqa_spatial_and_steps(program: list[dict[str, Any]], spatial: str, final: str, steps: int) -> None:
-    found = groups({"question": "What?", "semantic": program})
-    assert (found["spatial"], found["spatial_final"], found["steps"]) == (spatial, final, str(steps))
+    actual = groups({"question": "What?", "semantic": program})
+    assert (actual["spatial"], actual["spatial_final"], actual["steps"]) == (spatial, final, str(steps))
 
 
 def test_gqa_types_and_connectives() -> None:
@@ -87,11 +87,11 @@ def test_covr_finds_pictures_of_all_three_sources(tmp_path: Path) -> None:
 def test_covr_answers_become_text_and_paraphrases_are_asked(tmp_path: Path) -> None:
     answers = {"yes": True, "no": False, "0": 0, "3": 3, "red": "red"}
     dump(tmp_path / "val.jsonl", lines(*(PHONES | {"answer": answer} for answer in answers.values())))
-    assert [only(one.gold) for one in open_dataset("covr", tmp_path, "val", pictures=False)] == list(answers)
+    assert [only(example.gold) for example in open_dataset("covr", tmp_path, "val", pictures=False)] == list(answers)
     rows = [PHONES | {"paraphrased": "Same?"}, PHONES | {"rephrase": "Alike?"}, PHONES | {"paraphrased": None}]
     dump(tmp_path / "test.jsonl", lines(*rows))
     for split in ("test", "test_paraphrased"):
-        asked = [one.question for one in open_dataset("covr", tmp_path, split, pictures=False)]
+        asked = [example.question for example in open_dataset("covr", tmp_path, split, pictures=False)]
         assert asked == ["Same?", "Alike?", PHONES["utterance"]]
 
 
@@ -119,7 +119,10 @@ def test_nlvr2_finds_pictures_flat_or_in_directories(tmp_path: Path, place: str)
 def test_nlvr2_subsets_and_hidden_labels(tmp_path: Path) -> None:
     hidden = {key: value for key, value in GLASS.items() if key != "label"}
     dump(tmp_path / "data" / "balanced" / "balanced_dev.json", lines(GLASS, hidden))
-    assert [one.gold for one in open_dataset("nlvr2", tmp_path, "balanced_dev", pictures=False)] == [("no",), ()]
+    assert [example.gold for example in open_dataset("nlvr2", tmp_path, "balanced_dev", pictures=False)] == [
+        ("no",),
+        (),
+    ]
 
 
 def drawing(path: Path) -> None:
@@ -137,11 +140,13 @@ def test_nlvr_cuts_the_boxes_of_every_order(tmp_path: Path, inside: str) -> None
     for number in range(6):
         drawing(tmp_path / inside / "images" / "2" / f"dev-3266-0-{number}.png")
     data = list(open_dataset("nlvr", tmp_path, "dev"))
-    assert [one.id for one in data] == [f"dev-3266-0-{number}.png" for number in range(6)]
+    assert [example.id for example in data] == [f"dev-3266-0-{number}.png" for number in range(6)]
     boxes = [image.load().pixels.getcolors() for image in data[5].images]
     assert boxes == [[(10000, color)] for color in ((255, 0, 0), (0, 255, 0), (0, 0, 255))]
     assert (data[0].gold, data[0].form, data[0].cluster, data[0].group) == (("yes",), "set", "3266", "3266")
-    assert [one.id for one in open_dataset("nlvr", tmp_path, "dev", permutations=2)] == [one.id for one in data[:2]]
+    assert [example.id for example in open_dataset("nlvr", tmp_path, "dev", permutations=2)] == [
+        example.id for example in data[:2]
+    ]
 
 
 def test_nlvr_hidden_names_no_directory(tmp_path: Path) -> None:
@@ -150,8 +155,8 @@ def test_nlvr_hidden_names_no_directory(tmp_path: Path) -> None:
     drawing(tmp_path / "hidden" / "images" / "0" / "hidden-12-1-0.png")
     pack(tmp_path / "hidden", tmp_path / "hidden.zip")
     data = list(open_dataset("nlvr", tmp_path, "hidden", permutations=1))
-    assert [one.gold for one in data] == [("yes",), ("no",)]
-    assert all(len(seen(one)) == 3 for one in data)
+    assert [example.gold for example in data] == [("yes",), ("no",)]
+    assert all(len(seen(example)) == 3 for example in data)
 
 
 def vqa(folder: Path, prefix: str, *, stemmed: bool = False, scale: int = 1000) -> None:
@@ -160,15 +165,15 @@ def vqa(folder: Path, prefix: str, *, stemmed: bool = False, scale: int = 1000) 
         {"image_id": image, "question": f"What is {k}?", "question_id": image * scale + k}
         for image, k in ((42, 0), (42, 1), (458752, 0))
     ]
-    told = []
+    reported = []
     for row in reversed(asked[:2]):
         answers: list[dict[str, Any]] = [{"answer": f"nets {place}", "answer_id": place} for place in range(1, 11)]
         if stemmed:
-            answers = [one | {"raw_answer": one["answer"], "answer": "net"} for one in answers]
-        told.append({"question_id": row["question_id"], "image_id": row["image_id"], "answers": answers})
-    told[0] |= {"question_type": "what is", "answer_type": "other", "multiple_choice_answer": "net"}
+            answers = [answer | {"raw_answer": answer["answer"], "answer": "net"} for answer in answers]
+        reported.append({"question_id": row["question_id"], "image_id": row["image_id"], "answers": answers})
+    reported[0] |= {"question_type": "what is", "answer_type": "other", "multiple_choice_answer": "net"}
     dump(folder / f"{prefix}OpenEnded_mscoco_val2014_questions.json", {"info": {}, "questions": asked})
-    dump(folder / f"{prefix}mscoco_val2014_annotations.json", {"info": {}, "annotations": told})
+    dump(folder / f"{prefix}mscoco_val2014_annotations.json", {"info": {}, "annotations": reported})
     for number in (42, 458752):
         paint(folder / "val2014" / f"COCO_val2014_{number:012d}.jpg")
 
@@ -178,7 +183,7 @@ def test_vqav2_joins_questions_and_annotations(tmp_path: Path) -> None:
     data = open_dataset("vqav2", tmp_path, "val")
     first, second, third = data
     assert (data.split, data.prompts, data.notes, len(data.sources)) == ("val2014", "vqav2", (), 2)
-    assert [one.id for one in data] == ["42000", "42001", "458752000"]
+    assert [example.id for example in data] == ["42000", "42001", "458752000"]
     assert second.gold == tuple(f"nets {place}" for place in range(1, 11))
     assert second.groups == {"question_type": "what is", "answer_type": "other"}
     assert first.groups == {"question_type": "unknown", "answer_type": "unknown"}
@@ -195,11 +200,11 @@ def test_vqav2_in_archives_and_without_annotations(tmp_path: Path) -> None:
         (tmp_path / f"v2_{name}.json").unlink()
     pack(tmp_path / "val2014", tmp_path / "val2014.zip")
     data = open_dataset("vqav2", tmp_path, "val2014")
-    assert [len(one.gold) for one in data] == [10, 10, 0]
-    assert all(len(seen(one)) == 1 for one in data)
+    assert [len(example.gold) for example in data] == [10, 10, 0]
+    assert all(len(seen(example)) == 1 for example in data)
     (tmp_path / "mscoco_val2014_annotations.zip").unlink()
     data = open_dataset("vqav2", tmp_path, "val2014")
-    assert [one.gold for one in data] == [(), (), ()]
+    assert [example.gold for example in data] == [(), (), ()]
     assert "v2_mscoco_val2014_annotations.json" in only(data.notes)
 
 

@@ -37,22 +37,22 @@ PHOTOGRAPHS = {"gradio": "media_assets/images/*.jp*g", "sklearn": "datasets/imag
 
 @pytest.fixture(scope="module")
 def domain() -> Domain:
-    found = domain_of(configure("mini"))
-    assert found is not None
-    return found
+    actual = domain_of(configure("mini"))
+    assert actual is not None
+    return actual
 
 
 @pytest.fixture(scope="module")
 def photographs() -> list[Path]:
-    found = [
+    actual = [
         path
         for package, pattern in PHOTOGRAPHS.items()
         if (spec := find_spec(package)) and spec.origin
         for path in sorted(Path(spec.origin).parent.glob(pattern))
     ]
-    if not found:
+    if not actual:
         pytest.skip("no installed package brings photographs")
-    return found
+    return actual
 
 
 def sent(image: Image.Image, side: int, quality: int) -> Image.Image:
@@ -84,12 +84,12 @@ def test_photographs_and_parts_of_them_are_caught(domain: Domain, photographs: l
 def test_drawings_are_not_taken_for_photographs(domain: Domain) -> None:
     rng = random.Random(6)
     drawings = [draw_scene(sample_scene(rng, max_things=8, split="test")) for _ in range(200)]
-    worn = [sent(one, rng.randint(80, 900), rng.randint(50, 95)) for one in drawings]
-    assert sum(domain.score(one) > 0 for one in worn) <= 2
+    worn = [sent(drawing, rng.randint(80, 900), rng.randint(50, 95)) for drawing in drawings]
+    assert sum(domain.score(each) > 0 for each in worn) <= 2
     paths = [*(ROOT / "examples" / "pictures").glob("*.png"), *(ROOT / "codevqa" / "demo" / "pictures").glob("*.png")]
     drawings += [Image.open(path).convert("RGB") for path in paths]
     drawings += [Image.new("RGB", size, "red") for size in ((1, 1), (3000, 2))]
-    assert not [one for one in drawings if domain.score(one) > 0]
+    assert not [drawing for drawing in drawings if domain.score(drawing) > 0]
 
 
 def test_no_question_of_the_world_or_of_the_examples_has_an_unknown_word(domain: Domain) -> None:
@@ -100,18 +100,18 @@ def test_no_question_of_the_world_or_of_the_examples_has_an_unknown_word(domain:
     for name in ("examples", "reading"):
         lines = (ROOT / "prompts" / "mini" / f"{name}.jsonl").read_text("utf-8").splitlines()
         questions += [json.loads(line)["question"] for line in lines]
-    assert {question: found for question in questions if (found := kinds(domain, question))} == {}
+    assert {question: actual for question in questions if (actual := kinds(domain, question))} == {}
 
 
 def test_unknown_words_are_named(domain: Domain) -> None:
-    found = {
+    actual = {
         DOG: [("words", ("dog",))],
         "Is the HORSE near the beach?": [("words", ("horse", "beach"))],
         "Ist da ein Stern?": [("words", ("ist", "ein", "stern"))],
         "Is there a yelow squere?": [("spelling", ("yelow", "squere"))],
         "it'll be 12 stars, please": [],
     }
-    assert {question: kinds(domain, question) for question in found} == found
+    assert {question: kinds(domain, question) for question in actual} == actual
 
 
 @pytest.mark.parametrize(
@@ -123,16 +123,16 @@ def test_a_slip_of_one_letter_is_undone(domain: Domain, typed: str, meant: str) 
 
 def test_everyday_words_are_not_taken_for_known_ones_spelt_wrongly(domain: Domain) -> None:
     everyday = ("weather", "range", "flows", "charts", "event", "strings", "rackets", "heaven")
-    found = {word: kinds(domain, f"Is there a {word}?") for word in everyday}
-    assert found == {word: [("words", (word,))] for word in everyday}
+    actual = {word: kinds(domain, f"Is there a {word}?") for word in everyday}
+    assert actual == {word: [("words", (word,))] for word in everyday}
     assert kinds(domain, "how many trianlges and pictued umbrela")[0][0] == "spelling"
 
 
 def other_drawings() -> list[Image.Image]:
     """A chart, a letter, a scan and a page of text."""
     font = ImageFont.load_default(18)
-    made = [Image.new("RGB", (320, 240), color) for color in ("white", "white", "black", "white")]
-    chart, letter, scan, page = map(ImageDraw.Draw, made)
+    built = [Image.new("RGB", (320, 240), color) for color in ("white", "white", "black", "white")]
+    chart, letter, scan, page = map(ImageDraw.Draw, built)
     for place, height in enumerate((120, 60, 170, 90, 140)):
         chart.rectangle((50 + 50 * place, 210 - height, 85 + 50 * place, 210), "#1f77b4")
         chart.text((55 + 50 * place, 214), str(2020 + place), "black", ImageFont.load_default(11))
@@ -142,7 +142,7 @@ def other_drawings() -> list[Image.Image]:
         scan.ellipse((160 - size, 120 - 0.9 * size, 160 + size, 120 + 0.9 * size), grey)
     for line in range(9):
         page.text((20, 15 + 24 * line), "Some words on a sheet of paper", "black", font)
-    return made
+    return built
 
 
 def test_drawings_of_another_kind_are_declined_and_those_of_the_world_are_not(mini: CodeVQA) -> None:
@@ -179,12 +179,12 @@ def asking(domain: Domain) -> Iterator[dict[bool, CodeVQA]]:
     def says(request: object) -> str:
         return 'answer = query(img, "Is it?")' if "def " in str(request) or "img" in str(request) else " yes"
 
-    made = {}
+    built = {}
     for strict in (True, False):
         models = Models(ScriptedLM(says), FakeMatcher(6), FakeCaptioner(grid=6), domain=domain)
-        made[strict] = engine(says, models=models, settings=Settings(strict_domain=strict))
-    yield made
-    for vqa in made.values():
+        built[strict] = engine(says, models=models, settings=Settings(strict_domain=strict))
+    yield built
+    for vqa in built.values():
         vqa.close()
 
 
@@ -194,7 +194,7 @@ def test_a_strict_engine_asks_no_model(asking: dict[bool, CodeVQA], method: str)
     assert (answer.text, answer.declined, answer.method, answer.tokens) == ("I don't know", True, method, 0)
     assert [warning.kind for warning in answer.warnings] == ["words"]
     models: Any = (asking[True].models.reader, asking[True].writer.language_model)
-    assert [len(one.requests) for one in models] == [0, 0]
+    assert [len(model.requests) for model in models] == [0, 0]
     assert type(answer).from_json(answer.to_json()) == answer
 
 

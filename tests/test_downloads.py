@@ -78,7 +78,7 @@ def test_only_what_is_loaded_comes_goes_on_where_it_broke_off_and_is_not_asked_f
     hub.breaks_at = 11_000_000  # huggingface_hub keeps what came in pieces of 10 MB
     done = run(hub, "download", preset)
     assert done.returncode == 0, done.stderr
-    assert any("model.safetensors bytes=10485760-" in one for one in hub.asked), hub.asked
+    assert any("model.safetensors bytes=10485760-" in request for request in hub.asked), hub.asked
     assert "model.safetensors" in hub.files
     assert not {"tf_model.h5", "pytorch_model.bin", "onnx/model.onnx"} & set(hub.files)
     hub.asked.clear()
@@ -162,11 +162,11 @@ def test_the_paper_s_setting_leaves_only_the_language_model_to_be_chosen() -> No
     with pytest.raises(SetupError, match="--lm"):
         whole(configure("paper"))
     assert missing(None) != ""
-    made = whole(configured("paper", language_model="openai-completion:some-model"))
+    built = whole(configured("paper", language_model="openai-completion:some-model"))
     for role, file in (("matcher", "retrieval"), ("captioner", "caption")):
-        assert made.parts[role].endswith(f"/BLIP/models/model_large_{file}_coco_train2014.pth")
-        assert made.options[role] == {"dtype": "float32"}
-    query, writer = made.settings.query, made.settings.writer
+        assert built.parts[role].endswith(f"/BLIP/models/model_large_{file}_coco_train2014.pth")
+        assert built.options[role] == {"dtype": "float32"}
+    query, writer = built.settings.query, built.settings.writer
     assert (query.patches, query.selection, query.form) == (20, "question", "completion")
     assert not (query.witness or query.stated or query.fit)
     assert (writer.repairs, writer.fit, writer.form) == (0, False, "completion")
@@ -176,11 +176,11 @@ def test_a_chat_server_gets_the_chat_form(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setenv("OPENAI_BASE_URL", "http://127.0.0.1:9/v1")
     specs = {f"{name}:some": name for name in ("openai", "openai-chat", "openai-completion")}
     specs["transformers:@mini/weights/lm"] = "a model without chat template"
-    found = {}
+    actual = {}
     for spec, name in specs.items():
-        made = configured("mini", **{"language_model": spec, "writer.selection": "fixed"})
-        found[name] = prompt_writer(made).prompt_form
-    assert found == dict(zip(specs.values(), ("chat", "chat", "completion", "completion"), strict=True))
+        built = configured("mini", **{"language_model": spec, "writer.selection": "fixed"})
+        actual[name] = prompt_writer(built).prompt_form
+    assert actual == dict(zip(specs.values(), ("chat", "chat", "completion", "completion"), strict=True))
 
 
 def test_what_is_missing_is_told_without_loading(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -220,8 +220,8 @@ def test_base_takes_eight_bits_only_without_a_gpu(gpu: bool, back_end: str, monk
     spec = here.parts["language_model"]
     assert spec == f"{back_end}:Qwen/Qwen2.5-Coder-1.5B-Instruct"
     assert here.settings.writer.shots == (12 if gpu else 8)
-    told = configured("base", Settings(writer=WriterSettings(shots=4))).here()
-    assert told.settings.writer.shots == 4
+    reported = configured("base", Settings(writer=WriterSettings(shots=4))).here()
+    assert reported.settings.writer.shots == 4
     # A part or a precision that was asked for by name is kept, and so is a preset that has no other.
     other = configured("base", language_model="openai:x").here()
     assert (other.parts["language_model"], other.settings.writer.shots) == ("openai:x", 12)

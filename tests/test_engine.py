@@ -167,8 +167,8 @@ answer = [first, best == images[0]]"""
             vqa.run([RED, GREEN], Program(f"{source}\nanswer = found[0]", form="set"))
     assert answer.value == [True, True]
     assert answer.program is not None and answer.program.source == source
-    made = [(call.line, call.arguments["question"], call.ahead) for call in answer.trace.calls]
-    assert made == [(2, "a?", True), (2, "a?", True), (8, "b?", True)]
+    built = [(call.line, call.arguments["question"], call.ahead) for call in answer.trace.calls]
+    assert built == [(2, "a?", True), (2, "a?", True), (8, "b?", True)]
     assert caught.value.line == 11
 
 
@@ -258,7 +258,7 @@ class NumPyMatcher(FakeMatcher):
     """A matcher that gives NumPy's numbers, as code over arrays does."""
 
     def match(self, requests: Sequence[MatchRequest]) -> list[Match]:
-        return [Match(one.relevance, np.float32(one.logit)) for one in super().match(requests)]  # type: ignore[arg-type]
+        return [Match(each.relevance, np.float32(each.logit)) for each in super().match(requests)]  # type: ignore[arg-type]
 
     def similarity(self, requests: Sequence[SimilarityRequest]) -> list[float]:
         return list(np.array(super().similarity(requests), np.float32))
@@ -283,7 +283,11 @@ def test_numbers_of_numpy_s_are_python_s_once_they_come_in() -> None:
     assert again == answer and again.trace == answer.trace and len(answer.trace.calls) == 5
     assert answer.value[3] == ([0.1, float(np.float32(0.1))], 3, True, "a")
     scores = [
-        score for call in answer.trace.calls if call.name != "sizes" for one in call.evidence for score in one.scores
+        score
+        for call in answer.trace.calls
+        if call.name != "sizes"
+        for entry in call.evidence
+        for score in entry.scores
     ]
     assert len(scores) > 3 and {type(score) for score in scores} == {float}
 
@@ -307,7 +311,7 @@ def test_answer_text() -> None:
 
 
 def test_a_call_as_one_line() -> None:
-    given = {"img": ImageRef(1), "x": 2.50}
-    assert str(Call(1, "f", given, [1.0, "a", ImageRef(2)], 0.1)) == "f(image 1, 2.5) -> [1, 'a', image 2]"
-    failed = Call(1, "f", given, None, 0.1, error=ErrorRecord("ModelError", "down", 3))
+    inputs = {"img": ImageRef(1), "x": 2.50}
+    assert str(Call(1, "f", inputs, [1.0, "a", ImageRef(2)], 0.1)) == "f(image 1, 2.5) -> [1, 'a', image 2]"
+    failed = Call(1, "f", inputs, None, 0.1, error=ErrorRecord("ModelError", "down", 3))
     assert str(failed) == "f(image 1, 2.5) -> failed: down"

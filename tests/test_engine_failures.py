@@ -56,8 +56,8 @@ def test_a_program_that_fails_is_a_marked_fallback_with_a_typed_error(program: s
 def test_an_answer_of_another_kind_goes_back_and_is_never_given() -> None:
     with engine("x = 'left'\nanswer = x") as vqa:
         answer = vqa.ask(RED, "Is it red?")
-    told = [error.message for _, error in answer.trace.attempts]
-    assert answer.fallback and told == ['the question wants "yes" or "no", not \'left\''] * 2
+    messages = [error.message for _, error in answer.trace.attempts]
+    assert answer.fallback and messages == ['the question wants "yes" or "no", not \'left\''] * 2
     settings = Settings(writer=WriterSettings(fit=False), query=QuerySettings(captions=1, patches=5), workers=4)
     with engine("x = 'left'\nanswer = x", settings=settings) as vqa:
         assert vqa.ask(RED, "Is it red?").text == "left"
@@ -106,7 +106,7 @@ def test_a_model_that_is_down_is_an_error_not_a_fallback() -> None:
 
 
 @pytest.mark.parametrize(
-    ("failure", "said"),
+    ("failure", "expected_text"),
     [
         (PromptTooLongError("The prompt is long.", hint="Show fewer."), r"The prompt is long\. Show fewer\."),
         (ServerError("The server is down.", retryable=True), r"The server is down\."),
@@ -116,7 +116,7 @@ def test_a_model_that_is_down_is_an_error_not_a_fallback() -> None:
     ],
 )
 def test_a_fallback_that_fails_is_the_cause_and_the_program_s_error_is_kept(
-    failure: Exception | None, said: str
+    failure: Exception | None, expected_text: str
 ) -> None:
     def read(request: GenerationRequest) -> str:
         if failure is None:
@@ -128,7 +128,7 @@ def test_a_fallback_that_fails_is_the_cause_and_the_program_s_error_is_kept(
         with pytest.raises(type(type_)) as caught:
             vqa.ask(RED, "Is it red?")
         (answer,) = vqa.ask_many([(RED, "Is it red?")])
-    message = rf"^The fallback failed: {said} Before that, the program failed: ProgramSyntaxError: line 1: .*"
+    message = rf"^The fallback failed: {expected_text} Before that, the program failed: ProgramSyntaxError: line 1: .*"
     assert re.search(message, str(caught.value)) and "\n" not in str(caught.value)
     assert type(caught.value) is type(type_) and caught.value.retryable is getattr(failure, "retryable", False)
     assert isinstance(caught.value.__cause__, ProgramSyntaxError) and caught.value.__cause__.answer is not None

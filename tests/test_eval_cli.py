@@ -113,17 +113,17 @@ def test_the_data_set_s_prompts_give_way_to_a_preset_s_own_and_to_what_is_asked(
 
 
 def test_a_replay_excludes_models(tmp_path: Path) -> None:
-    for given in ({"record": tmp_path}, {"layers": [Layer("--set", {"matcher.dtype": "float32"})]}):
+    for inputs in ({"record": tmp_path}, {"layers": [Layer("--set", {"matcher.dtype": "float32"})]}):
         with pytest.raises(InputError, match="A replay asks no model"):
-            engine_for(Numbered(tmp_path, 1), replay=tmp_path, **given)
+            engine_for(Numbered(tmp_path, 1), replay=tmp_path, **inputs)
 
 
 def test_progress_is_plain_lines_where_there_is_no_terminal(capfd: pytest.CaptureFixture[str]) -> None:
     with Bar(every=0) as bar:
         for count in (1, 2):
             bar(Status(total=2, examples=count, seconds=1))
-    said = capfd.readouterr().err.splitlines()
-    assert [text[:14] for text in said] == ["codevqa: 1 of ", "codevqa: 2 of ", "codevqa: 2 of "]
+    lines = capfd.readouterr().err.splitlines()
+    assert [text[:14] for text in lines] == ["codevqa: 1 of ", "codevqa: 2 of ", "codevqa: 2 of "]
 
 
 @pytest.fixture
@@ -203,8 +203,8 @@ def test_an_empty_table_is_refused_before_the_run(release: Path, tmp_path: Path,
     assert "put test_paraphrased.json of the paper's authors beside it" in done.stderr
     assert "prompts: covr, of this project, not of the release" in done.stderr
     (release / "covr_preamble.py").write_text("query(img, question)")
-    told = codevqa(*words, "--release", release, "--set", "detector=zero-shot:some").stderr
-    assert "prompts: covr_programs_and_questions50b_find," in told and "the preamble of covr_preamble.py" in told
+    stderr = codevqa(*words, "--release", release, "--set", "detector=zero-shot:some").stderr
+    assert "prompts: covr_programs_and_questions50b_find," in stderr and "the preamble of covr_preamble.py" in stderr
 
 
 @pytest.mark.slow
@@ -224,5 +224,5 @@ def test_the_table_stands_beside_the_paper_s(data: Path, tmp_path: Path, codevqa
 
 def test_a_folder_that_is_no_release_is_one_line(data: Path, tmp_path: Path, codevqa: CommandLine) -> None:
     words = ("gqa", "--lm", "openai:x", "--release", "/nowhere", "--data", data, "--out", tmp_path / "run")
-    said = "/nowhere has no gqa_programs_and_questions_nocomments3b"
-    assert_one_clear_line(codevqa("reproduce", *words), said)
+    message = "/nowhere has no gqa_programs_and_questions_nocomments3b"
+    assert_one_clear_line(codevqa("reproduce", *words), message)

@@ -34,10 +34,10 @@ def test_what_is_asked_is_what_the_models_can_do(tmp_path: Path) -> None:
     for blip, eyes, wanted in ((True, True, METHODS), (False, True, METHODS[:2]), (True, False, TWO)):
         vqa = fake_engine(eyes=FakeEyes("no") if eyes else None, blip=blip)
         with vqa, evaluate(vqa, Numbered(tmp_path, 2), tmp_path / f"{blip} {eyes}") as store:
-            assert store.info.methods == wanted and store.counts() == {(one, 0): 2 for one in wanted}
+            assert store.info.methods == wanted and store.counts() == {(each, 0): 2 for each in wanted}
             for row in store.rows("direct"):
                 assert (row.prediction, row.program, row.error) == ("no", None, None)
-                assert [one["kind"] for one in row.trace["baseline"]] == ["eyes"]
+                assert [entry["kind"] for entry in row.trace["baseline"]] == ["eyes"]
     with fake_engine() as vqa, pytest.raises(SetupError, match="method direct needs a vision-language model"):
         evaluate(vqa, Numbered(tmp_path, 2), tmp_path / "none", methods=["codevqa", "direct"])
     assert not (tmp_path / "none").exists()
@@ -51,8 +51,8 @@ def test_presets_say_what_they_can_do_before_anything_is_loaded() -> None:
     assert seeing.methods == METHODS == methods_for("all", seeing)
     assert configure("mini-vlm", contrast).methods == configure("mini", blind).methods == ("codevqa", "direct")
     assert methods_for("direct, codevqa,direct", seeing) == ("direct", "codevqa")
-    for words, of, said in (("codevqa,direct", mini, "direct needs"), ("both", configure("vlm"), "pnpvqa needs a")):
-        with pytest.raises(SetupError, match=f"The method {said}"):
+    for words, of, message in (("codevqa,direct", mini, "direct needs"), ("both", configure("vlm"), "pnpvqa needs a")):
+        with pytest.raises(SetupError, match=f"The method {message}"):
             methods_for(words, of)
     with pytest.raises(UnknownNameError, match="There are: codevqa, direct, pnpvqa; both, and all"):
         methods_for("codevqa,some", mini)
@@ -77,8 +77,8 @@ class Sure(FakeEyes):
     """Eyes that tell how sure they are, and how much they can see."""
 
     def look(self, requests: Sequence[LookRequest]) -> list[Sight]:
-        said = super().look(requests)
-        return [replace(one, chances=(("yes", 2 / 3), ("no", 1 / 3)), prompt_tokens=7) for one in said]
+        message = super().look(requests)
+        return [replace(each, chances=(("yes", 2 / 3), ("no", 1 / 3)), prompt_tokens=7) for each in message]
 
 
 def test_what_eyes_said_is_recorded_and_replayed(tmp_path: Path) -> None:
@@ -91,8 +91,8 @@ def test_what_eyes_said_is_recorded_and_replayed(tmp_path: Path) -> None:
     with replay_engine(tmp_path, settings, load_prompt_set("nlvr2")) as vqa:
         assert vqa.models.methods == ("codevqa", "direct")
         again = [vqa.ask([RED, GREEN], "Is it red?", method=method) for method in METHODS[:2]]
-    assert [one.trace.baseline for one in again] == [one.trace.baseline for one in answers]
-    assert [one.tokens for one in again] == [one.tokens for one in answers]
+    assert [answer.trace.baseline for answer in again] == [answer.trace.baseline for answer in answers]
+    assert [answer.tokens for answer in again] == [answer.tokens for answer in answers]
     assert again[1].trace.baseline[0].scores == (2 / 3, 1 / 3) and len(eyes.requests) == 2
 
 
@@ -107,9 +107,9 @@ def made(
     """A run with these methods, two questions a cluster."""
     with Store.create(path, RunInfo("gqa", "val", tuple(methods), prompt_hash="0", **info)) as store:
         for number in range(count):
-            one = example(number, images=(DatasetPicture(Path("/nowhere/a.jpg")),) * sizes(number))
-            said = {method: "yes" if right(number, method) else "no" for method in methods}
-            store.add(one, [Row(one.id, method, 0, text) for method, text in said.items()])
+            each = example(number, images=(DatasetPicture(Path("/nowhere/a.jpg")),) * sizes(number))
+            message = {method: "yes" if right(number, method) else "no" for method in methods}
+            store.add(each, [Row(each.id, method, 0, text) for method, text in message.items()])
     return path
 
 
@@ -121,14 +121,14 @@ def thirds(number: int, method: Method) -> bool:
 def test_every_two_methods_are_compared_on_the_same_questions(tmp_path: Path, codevqa: CommandLine) -> None:
     run = made(tmp_path / "run", METHODS, thirds)
     with Store.open(run) as store:
-        found = summary_of(store)
-        lines = "\n".join(summary_lines(store.info, found))
-    gains = {pair: (round(one.difference.value * 48), one.better, one.worse) for pair, one in found.pairs.items()}
+        actual = summary_of(store)
+        lines = "\n".join(summary_lines(store.info, actual))
+    gains = {pair: (round(each.difference.value * 48), each.better, each.worse) for pair, each in actual.pairs.items()}
     assert gains == {"codevqa-direct": (12, 24, 12), "codevqa-pnpvqa": (36, 36, 0), "direct-pnpvqa": (24, 24, 0)}
     assert list(gains) == ["codevqa-direct", "codevqa-pnpvqa", "direct-pnpvqa"]
-    assert {one.difference.clusters for one in found.pairs.values()} == {24}
-    assert found.paired == found.pairs["codevqa-pnpvqa"]
-    for group in found.breakdown["structural"]:  # the program minus the direct question
+    assert {pair.difference.clusters for pair in actual.pairs.values()} == {24}
+    assert actual.paired == actual.pairs["codevqa-pnpvqa"]
+    for group in actual.breakdown["structural"]:  # the program minus the direct question
         assert group.paired is not None and (group.paired.better, group.paired.worse) in ((24, 0), (0, 12))
     assert "codevqa - direct  0.250 [" in lines and "(better 24, worse 12" in lines
     text = read(run).text
@@ -139,8 +139,8 @@ def test_every_two_methods_are_compared_on_the_same_questions(tmp_path: Path, co
         "paper: gqa testdev_balanced 12,578 49.03 % – 46.56 %",
     ):
         assert words in text, words
-    told = json.loads(codevqa("report", run, "--json").stdout)["runs"][0]
-    assert list(told["pairs"]) == list(gains) and told["paired"]["better"] == 36
+    reported = json.loads(codevqa("report", run, "--json").stdout)["runs"][0]
+    assert list(reported["pairs"]) == list(gains) and reported["paired"]["better"] == 36
 
 
 def test_sets_of_different_sizes_are_groups(tmp_path: Path) -> None:

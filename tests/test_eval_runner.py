@@ -76,10 +76,10 @@ def test_what_cannot_be_asked_is_a_row_with_its_error_and_counted_apart_from_wha
             errors = [None, "ImageError", "ImageError", "QuestionError", "InputError", None]
             assert [row.error for row in rows] == errors
             assert [row.prediction for row in rows] == ["yes", "", "", "", "", "yes"]
-        found = summary_of(store).coverage
+        coverage = summary_of(store).coverage
     # Two pictures; an empty question and two pictures for one are the data set's.
-    assert (found.questions, found.unasked, found.reasons) == (6, 2, {"ImageError": 4})
-    assert str(found) == "2 of 6 could not be asked (ImageError 4)" and found.share == 1 / 3
+    assert (coverage.questions, coverage.unasked, coverage.reasons) == (6, 2, {"ImageError": 4})
+    assert str(coverage) == "2 of 6 could not be asked (ImageError 4)" and coverage.share == 1 / 3
 
 
 def test_a_model_that_fails_for_every_question_ends_the_run_which_may_go_on(tmp_path: Path) -> None:
@@ -108,18 +108,18 @@ def test_a_run_may_be_made_within_a_running_loop(tmp_path: Path) -> None:
 
 
 def test_an_engine_that_is_made_here_is_closed_here(tmp_path: Path) -> None:
-    made: list[CodeVQA] = []
+    vqa: list[CodeVQA] = []
 
     def make() -> CodeVQA:
-        made.append(fake_engine())
-        return made[0]
+        vqa.append(fake_engine())
+        return vqa[0]
 
     evaluate(make, Numbered(tmp_path, 2), tmp_path / "run").close()
     with pytest.raises(EngineClosedError):
-        made[0].ask(Numbered(tmp_path, 1).picture, "A?")
+        vqa[0].ask(Numbered(tmp_path, 1).picture, "A?")
     with pytest.raises(InputError, match="is there already"):
         evaluate(make, Numbered(tmp_path, 2), tmp_path / "run")
-    assert len(made) == 1  # no model is loaded for a run that cannot begin
+    assert len(vqa) == 1  # no model is loaded for a run that cannot begin
 
 
 @pytest.mark.parametrize("wrong", [{"methods": []}, {"seeds": 0}, {"offset": -1}, {"limit": 0}])
@@ -140,7 +140,7 @@ def test_what_makes_no_sense_is_refused(tmp_path: Path, wrong: dict[str, object]
     ],
 )
 def test_a_tenth_tells_the_rest(total: int, window: int, load: float, took: float) -> None:
-    status, told = Status(total=total), list[tuple[float, float]]()
+    status, reported = Status(total=total), list[tuple[float, float]]()
     ends: list[tuple[float, int]] = []
     for number in range(min(window, total)):
         heapq.heappush(ends, (load + took * (0.9 + number % 7 / 20), number))
@@ -150,12 +150,12 @@ def test_a_tenth_tells_the_rest(total: int, window: int, load: float, took: floa
         if status.examples == 1:
             status.first = now, status.work
         if status.examples >= total / 10 and now > status.first[0] and status.seconds_left is not None:
-            told.append((now, status.seconds_left))
+            reported.append((now, status.seconds_left))
         if (following := window + status.examples - 1) < total:
             heapq.heappush(ends, (now + took * (0.9 + following % 7 / 20), following))
-    whole = told[-1][0]
-    assert told[-1][1] == 0
-    assert all(abs(at + left - whole) <= 0.2 * whole for at, left in told), (told[0], whole)
+    whole = reported[-1][0]
+    assert reported[-1][1] == 0
+    assert all(abs(at + left - whole) <= 0.2 * whole for at, left in reported), (reported[0], whole)
 
 
 class Lost(Numbered):

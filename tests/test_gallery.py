@@ -33,8 +33,8 @@ def looked(number: int, value: str, kind: str = "itm", score: float = 9.0) -> Ca
     ref = ImageRef(number)
     captions = (("a cat on a mat",) * 7,)
     maps = (peaked(24, 24, 5, 20),)
-    found = Evidence(kind, (ref,), ASKED, captions, maps, ((tuple(range(20)),) * 7,), (score,), prompt="p" * 1500)
-    return Call(number, "query", {"img": ref, "question": ASKED}, value, 0.01, 1, (found,))
+    evidence = Evidence(kind, (ref,), ASKED, captions, maps, ((tuple(range(20)),) * 7,), (score,), prompt="p" * 1500)
+    return Call(number, "query", {"img": ref, "question": ASKED}, value, 0.01, 1, (evidence,))
 
 
 def counted(*calls: Call) -> Answer:
@@ -45,15 +45,15 @@ def counted(*calls: Call) -> Answer:
 
 
 def test_what_a_person_said_comes_before_any_model_and_stands_in_the_trace() -> None:
-    said = {(load_picture(RED).key, ASKED): False}
+    message = {(load_picture(RED).key, ASKED): False}
     with engine() as vqa:
-        answer = vqa.run([RED, BLUE], LOOP, corrections=said)
+        answer = vqa.run([RED, BLUE], LOOP, corrections=message)
         with pytest.raises(InputError, match="corrections"):
             vqa.run(RED, LOOP, corrections={ASKED: True})  # type: ignore[dict-item]
     assert [call.value for call in answer.trace.calls] == ["no", "yes"]
     first, second = (call.evidence for call in answer.trace.calls)
     assert first == (Evidence("corrected", (ImageRef(1),), ASKED, scores=(0.0,)),)
-    assert [one.kind for one in second] == ["pnpvqa"]
+    assert [each.kind for each in second] == ["pnpvqa"]
     assert "What a person said" in evidence_html(first[0], PICTURES)
 
 
@@ -69,9 +69,9 @@ def test_a_page_of_a_thousand_pictures_is_small_and_decodes_few(
     decoded: list[str] = []
     pixels: Any = vars(StoredPicture)["pixels"]
 
-    def noting(one: StoredPicture) -> PILImage.Image:
-        decoded.append(one.key)
-        return cast(PILImage.Image, pixels.fget(one))
+    def noting(stored_picture: StoredPicture) -> PILImage.Image:
+        decoded.append(stored_picture.key)
+        return cast(PILImage.Image, pixels.fget(stored_picture))
 
     monkeypatch.setattr(StoredPicture, "pixels", property(noting))
     answer = counted(*(looked(number, "no" if number % 25 else "yes") for number in range(1, 1001)))
@@ -87,7 +87,7 @@ def test_a_page_of_a_thousand_pictures_is_small_and_decodes_few(
     assert len(set(decoded)) == 60
     page = Read(trace_page(answer, pictures))
     assert len(Answer.from_json(page.one("script", id="cv-answer-data").text).trace.calls) == 1000
-    links = [one.attributes["href"][1:] for one in page.all("a", cls="cv-value")]
+    links = [element.attributes["href"][1:] for element in page.all("a", cls="cv-value")]
     assert links and all(page.one(id=link) for link in links)
 
 
@@ -98,10 +98,10 @@ def test_a_gallery_shows_first_what_counts_and_marks_what_to_check() -> None:
     corrected = looked(12, "no", "corrected", 0.0)
     page = Read(gallery_html(counted(*sure, doubtful, counts, corrected), pictures))
     buttons = page.all("button")
-    assert {one.attributes["data-picture"] for one in buttons[:3]} == {"10", "11", "12"} and len(buttons) == 12
-    said = {one.attributes["data-picture"]: one.attributes["aria-label"] for one in buttons}
-    assert said["11"] == "image 11, counts, over 99 %" and said["12"] == "image 12, does not count, corrected"
-    assert said["10"].startswith("image 10, to check, ") and "does not count" in said["1"]
+    assert {button.attributes["data-picture"] for button in buttons[:3]} == {"10", "11", "12"} and len(buttons) == 12
+    message = {button.attributes["data-picture"]: button.attributes["aria-label"] for button in buttons}
+    assert message["11"] == "image 11, counts, over 99 %" and message["12"] == "image 12, does not count, corrected"
+    assert message["10"].startswith("image 10, to check, ") and "does not count" in message["1"]
     assert "1 of 12 pictures count" in page.text
 
 
@@ -155,8 +155,8 @@ def test_a_picture_opens_and_is_corrected_for_its_visitor_alone(tmp_path: Path, 
 def test_many_uploads_stay_in_their_files_and_keep_their_names(tmp_path: Path) -> None:
     paths = drawings(tmp_path, Path(__file__).parent.parent / "examples" / "pictures")
     pictures = read_uploads(paths, DemoLimits(), tmp_path, tmp_path / "index")
-    assert all(isinstance(one, StoredPicture) for one in pictures)
-    assert [one.name for one in pictures] == [f"{number}.png" for number in range(12)]
+    assert all(isinstance(picture, StoredPicture) for picture in pictures)
+    assert [picture.name for picture in pictures] == [f"{number}.png" for number in range(12)]
     with pytest.raises(ImageError, match="too large together"):
         read_uploads(paths, DemoLimits(question_bytes=9000), tmp_path, tmp_path / "index")
     Path(paths[5]).write_bytes(Path(paths[5]).read_bytes()[:1500])

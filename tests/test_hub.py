@@ -108,12 +108,14 @@ def read(hub: Hub, *asked: str, limit: int = 9, missing: str = "", **variables: 
     environment = {**hub.environment, **variables}
     done = subprocess.run(command, capture_output=True, text=True, timeout=500, env=environment, check=False)
     assert done.returncode == 0, done.stderr
-    found: list[Any] = json.loads(done.stdout)
-    return found
+    collected: list[Any] = json.loads(done.stdout)
+    return collected
 
 
 def fetched(hub: Hub) -> list[str]:
-    return [one.split("/resolve/")[1].split("/", 1)[1] for one in hub.asked if one.startswith("GET /datasets/")]
+    return [
+        request.split("/resolve/")[1].split("/", 1)[1] for request in hub.asked if request.startswith("GET /datasets/")
+    ]
 
 
 def test_gqa_keeps_its_pictures_and_what_its_metrics_need(hub: Hub) -> None:
@@ -133,7 +135,7 @@ def test_vqav2_is_fetched_no_further_than_it_is_read(hub: Hub) -> None:
     assert first["paths"] == second["paths"], "one file for one photograph"
     assert fetched(hub) == ["data/validation-00000-of-00002.parquet"]
     whole, hidden = read(hub, "vqav2 hf://lmms-lab/VQAv2 validation", "vqav2 hf://lmms-lab/VQAv2 test-dev2015")
-    assert [one["seen"] for one in whole] == [[RED], [RED], [BLUE]]
+    assert [each["seen"] for each in whole] == [[RED], [RED], [BLUE]]
     assert hidden[0]["gold"] == []
 
 
@@ -171,8 +173,8 @@ def test_what_cannot_be_read_is_said_in_one_line(hub: Hub) -> None:
         "okvqa hf://own/odd train": "Cannot read data/train2014-00000-of-00001.parquet of own/odd",
         "covr hf://own/odd test": "COVR is not read from the hub",
     }
-    for said, found in zip(wanted.values(), read(hub, *wanted), strict=True):
-        assert isinstance(found, str) and said in found and "\n" not in found
+    for message, actual in zip(wanted.values(), read(hub, *wanted), strict=True):
+        assert isinstance(actual, str) and message in actual and "\n" not in actual
 
 
 def test_without_network_or_pyarrow_or_with_damage_it_is_told(hub: Hub) -> None:

@@ -45,7 +45,7 @@ def pictures() -> list[PILImage.Image]:
 def test_numbers_of_parts_that_fit_are_summed(pictures: list[PILImage.Image]) -> None:
     with engine(read=SmallReader()) as vqa:
         answer = vqa.ask(pictures, COUNT, method="pnpvqa")
-    parts = [[one.index for one in part.images] for part in answer.trace.baseline]
+    parts = [[image.index for image in part.images] for part in answer.trace.baseline]
     assert answer.text == "60" and len(parts) > 1 and [*chain(*parts)] == [*range(1, 61)]
     assert all(len(part.prompt.split()) < SmallReader.context for part in answer.trace.baseline)
     assert answer.in_parts.startswith(f"read in {len(parts)} parts of up to") and "summed" in answer.in_parts
@@ -59,8 +59,10 @@ def test_what_parts_cannot_tell_is_refused_before_a_model_runs(pictures: list[PI
         with pytest.raises(PromptTooLongError, match=r"small has no room for 60 pictures at once: about \d+ fit\."):
             vqa.ask(pictures, question, method="pnpvqa")
         # So is the fallback of a program that fails: both are told, the cause of the missing answer first.
-        said = r"^The fallback failed: small has no room .* Before that, the program failed: ProgramRuntimeError: line"
-        with pytest.raises(PromptTooLongError, match=said) as caught:
+        message = (
+            r"^The fallback failed: small has no room .* Before that, the program failed: ProgramRuntimeError: line"
+        )
+        with pytest.raises(PromptTooLongError, match=message) as caught:
             vqa.ask(pictures, question)
         program = caught.value.__cause__
         assert isinstance(program, ProgramRuntimeError) and program.answer is not None
@@ -74,7 +76,7 @@ def test_a_part_without_a_number_is_no_quiet_zero(pictures: list[PILImage.Image]
 
 
 def test_yes_joins_as_the_wording_says() -> None:
-    said = {
+    message = {
         "Is there a picture of a dog?": "any",
         "Does at least one picture show a dog?": "any",
         "All pictures show a dog.": "all",
@@ -85,7 +87,7 @@ def test_yes_joins_as_the_wording_says() -> None:
         "How many pictures show two dogs?": "sum",
         "How many different dogs are there?": "",
     }
-    assert {question: joins(question) for question in said} == said
+    assert {question: joins(question) for question in message} == message
 
 
 def test_a_vision_language_model_is_shown_what_it_has_room_for() -> None:
@@ -102,10 +104,10 @@ def test_a_vision_language_model_is_shown_what_it_has_room_for() -> None:
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """1,200 pictures, more than are decoded for a question at once."""
-    made = tmp_path_factory.mktemp("many")
+    mktemp = tmp_path_factory.mktemp("many")
     for number in range(1200):
-        PILImage.new("RGB", (8, 8), (number % 256, number // 256, 0)).save(made / f"{number:04}.bmp")
-    yield made
+        PILImage.new("RGB", (8, 8), (number % 256, number // 256, 0)).save(mktemp / f"{number:04}.bmp")
+    yield mktemp
 
 
 def test_a_loop_over_a_large_collection_runs_ahead_and_keeps_its_trace_small(folder: Path, tmp_path: Path) -> None:

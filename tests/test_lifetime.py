@@ -44,12 +44,12 @@ PRIMITIVES = [primitive(throw), primitive(throw_async), primitive(name="throw_ah
 
 
 @pytest.mark.timeout(60)
-@pytest.mark.parametrize("made", [item.name for item in PRIMITIVES])
-def test_whatever_a_primitive_raises_fails_its_program_alone(made: str) -> None:
+@pytest.mark.parametrize("text", [item.name for item in PRIMITIVES])
+def test_whatever_a_primitive_raises_fails_its_program_alone(text: str) -> None:
     with engine("answer = 1", primitives=PRIMITIVES) as vqa:
         for name in RAISED:
-            with pytest.raises(ProgramRuntimeError, match=rf"line 1: {made}\(\) failed") as caught:
-                vqa.run(RED, f"answer = {made}({name!r})\nagain = {made}({name!r})")
+            with pytest.raises(ProgramRuntimeError, match=rf"line 1: {text}\(\) failed") as caught:
+                vqa.run(RED, f"answer = {text}({name!r})\nagain = {text}({name!r})")
             assert caught.value.answer is not None
             (call,) = caught.value.answer.trace.calls
             assert call.error is not None and name in f"{call.error.type} {call.error.message}"

@@ -31,8 +31,8 @@ def lm(request: pytest.FixtureRequest) -> TransformersLM:
     return build(llama, request.param)
 
 
-def asked(*prompts: str, most: int = 24, **given: Any) -> list[GenerationRequest]:
-    return [GenerationRequest(prompt, most, **given) for prompt in prompts]
+def asked(*prompts: str, most: int = 24, **kwargs: Any) -> list[GenerationRequest]:
+    return [GenerationRequest(prompt, most, **kwargs) for prompt in prompts]
 
 
 @pytest.mark.parametrize("count", [1, 3, 16])
@@ -69,11 +69,13 @@ def test_a_stop_string_in_the_prompt_does_not_end_it(lm: TransformersLM) -> None
 
 @pytest.mark.parametrize("way", WAYS)
 def test_an_end_token_ends_the_text(way: str) -> None:
-    made, text = reference(ending, CAR, 12)
-    assert 3 < len(made) < 12
+    built, text = reference(ending, CAR, 12)
+    assert 3 < len(built) < 12
     lm = build(ending, way)
     ended, other = lm.generate(asked(CAR, "yes", most=12))
-    assert (ended.completion_tokens, ended.text) == (len(made), text[: len(ended.text)]) and len(ended.text) < len(text)
+    assert (ended.completion_tokens, ended.text) == (len(built), text[: len(ended.text)]) and len(ended.text) < len(
+        text
+    )
     assert [other] == lm.generate(asked("yes", most=12))
 
 
@@ -179,11 +181,11 @@ def test_generate_halves_its_batches_too(monkeypatch: pytest.MonkeyPatch) -> Non
     lm, sizes, most = build(llama, "generate", max_batch=8), list[int](), [2]
     generate = lm.model.generate
 
-    def scarce(input_ids: torch.Tensor, **given: Any) -> Any:
+    def scarce(input_ids: torch.Tensor, **kwargs: Any) -> Any:
         sizes.append(len(input_ids))
         if len(input_ids) > most[0]:
             raise torch.OutOfMemoryError("CUDA out of memory")
-        return generate(input_ids=input_ids, **given)
+        return generate(input_ids=input_ids, **kwargs)
 
     monkeypatch.setattr(lm.model, "generate", scarce)
     assert lm.generate(mixed()) == alone(llama)
@@ -196,28 +198,30 @@ def test_generate_halves_its_batches_too(monkeypatch: pytest.MonkeyPatch) -> Non
 def test_memory_that_runs_out_on_the_way_costs_no_text(monkeypatch: pytest.MonkeyPatch) -> None:
     run, calls = slots.Step.run, [0]
 
-    def fails_once(*given: Any) -> Any:
+    def fails_once(*args: Any) -> Any:
         calls[0] += 1
         if calls[0] == 40:
             raise torch.OutOfMemoryError("out of memory")
-        return run(*given)
+        return run(*args)
 
     monkeypatch.setattr(slots.Step, "run", fails_once)
-    told = [list[str]() for _ in mixed()]
-    requests = [replace(one, on_text=heard.append) for one, heard in zip(mixed(), told, strict=True)]
-    made = build(llama, "slots", max_batch=4, schedule=EACH).generate(requests)
-    assert made == alone(llama) and calls[0] > 40
-    assert ["".join(heard[-1:]) for heard in told] == [one.text for one in made], "text that was told is taken back"
+    messages = [list[str]() for _ in mixed()]
+    requests = [replace(each, on_text=heard.append) for each, heard in zip(mixed(), messages, strict=True)]
+    completion = build(llama, "slots", max_batch=4, schedule=EACH).generate(requests)
+    assert completion == alone(llama) and calls[0] > 40
+    assert ["".join(heard[-1:]) for heard in messages] == [each.text for each in completion], (
+        "text that was told is taken back"
+    )
 
 
 def test_a_failure_in_one_worker_is_the_failure_of_the_call(monkeypatch: pytest.MonkeyPatch) -> None:
     before, forward, failed = torch.get_num_threads(), LlamaNetwork.forward, list[int]()
 
-    def fails_once(*given: Any) -> Any:
+    def fails_once(*args: Any) -> Any:
         if not failed:
             failed.append(1)
             raise RuntimeError("broken")
-        return forward(*given)
+        return forward(*args)
 
     try:
         torch.set_num_threads(2)
@@ -243,10 +247,10 @@ def chatting(folder: Any, template: str | None) -> TransformersLM:
 @pytest.mark.parametrize("loop", [True, False])
 def test_a_chat_goes_through_the_template(tmp_path: Any, loop: bool) -> None:
     lm = TransformersLM.from_pretrained(build_tiny_lm(tmp_path), device="cpu", loop=loop)
-    turns = [{"role": one.role, "content": one.content} for one in (SHORT, COLOR)]
+    turns = [{"role": each.role, "content": each.content} for each in (SHORT, COLOR)]
     theirs = build_tokenizer().apply_chat_template(turns, tokenize=False, add_generation_prompt=True)
-    (made,) = lm.generate([GenerationRequest((SHORT, COLOR), 16)])
-    assert lm.chat and made.prompt_tokens == len(lm.tokenizer.encode([theirs], special=False)[0])
+    (completion,) = lm.generate([GenerationRequest((SHORT, COLOR), 16)])
+    assert lm.chat and completion.prompt_tokens == len(lm.tokenizer.encode([theirs], special=False)[0])
 
 
 @pytest.mark.parametrize("template", [REFUSES + TURNS, DROPS + TURNS], ids=["refused", "left out"])

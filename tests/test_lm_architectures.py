@@ -62,8 +62,8 @@ def of(name: str) -> Callable[[], Any]:
     from transformers import AutoConfig, AutoModelForCausalLM
 
     def make() -> Any:
-        kind, given = ALL[name]
-        config = AutoConfig.for_model(kind, **given, bos_token_id=1, eos_token_id=2, pad_token_id=0)
+        kind, inputs = ALL[name]
+        config = AutoConfig.for_model(kind, **inputs, bos_token_id=1, eos_token_id=2, pad_token_id=0)
         model = AutoModelForCausalLM.from_config(config)
         for label, weight in model.named_parameters():
             if label.endswith("bias") or kind in ("mpt", "rwkv"):
@@ -89,10 +89,10 @@ def test_texts_are_those_of_transformers_alone(name: str, way: str) -> None:
     expected = [(text, len(tokens)) for tokens, text in written]
     assert len(set(expected)) > 2
     lm = build(of(name), way, schedule=GPU, max_batch=3)
-    for made in (lm.generate(asked()), [lm.generate([request])[0] for request in asked()[::-1]][::-1]):
-        assert [(one.text, one.completion_tokens) for one in made] == expected
-        assert [one.prompt_tokens for one in made] == list(
-            map(len, lm.tokenizer.encode([str(one.prompt) for one in asked()]))
+    for completion in (lm.generate(asked()), [lm.generate([request])[0] for request in asked()[::-1]][::-1]):
+        assert [(each.text, each.completion_tokens) for each in completion] == expected
+        assert [each.prompt_tokens for each in completion] == list(
+            map(len, lm.tokenizer.encode([str(request.prompt) for request in asked()]))
         )
     assert isinstance(lm.model, LlamaNetwork) == (name in OWN)
 
@@ -107,10 +107,10 @@ def ask(
 
         async def one(number: int, request: GenerationRequest) -> Completion:
             await asyncio.sleep(gap * number)
-            made = await services.read(request)
+            built = await services.read(request)
             if ended is not None:
                 ended.append(number)
-            return made
+            return built
 
         try:
             asked = (one(number, request) for number, request in enumerate(requests))
@@ -162,4 +162,4 @@ def test_a_failure_in_the_middle_is_told_to_those_it_met(monkeypatch: pytest.Mon
     lm = build(llama, "slots", max_batch=3)
     monkeypatch.setattr(SlotDecoder, "_launch", lambda self, memory: 1 / 0)
     answers = ask(lm, [GenerationRequest(f"red {n}", 3) for n in range(4)])
-    assert all(isinstance(one, CodeVQAError) and "ZeroDivisionError" in str(one) for one in answers)
+    assert all(isinstance(answer, CodeVQAError) and "ZeroDivisionError" in str(answer) for answer in answers)

@@ -42,18 +42,18 @@ def test_kinds_and_their_held_out_pairs_stay() -> None:
 @pytest.mark.parametrize(("style", "fewest"), [("plain", 7), ("box", 1)])
 def test_things_stay_inside_and_apart(style: str, fewest: int) -> None:
     for scene in scenes(200, style=style, min_things=fewest, max_things=8):
-        for place, one in enumerate(scene.things):
-            assert min(one.box) >= -1e-6 and max(one.box) <= CANVAS + 1e-6
-            assert style == "box" or one.radius == RADII[one.size]
+        for place, thing in enumerate(scene.things):
+            assert min(thing.box) >= -1e-6 and max(thing.box) <= CANVAS + 1e-6
+            assert style == "box" or thing.radius == RADII[thing.size]
             for other in scene.things[:place]:
-                apart = sorted((abs(one.x - other.x), abs(one.y - other.y)))
-                assert apart[1] > one.radius + other.radius - 1e-6, (one, other)
+                apart = sorted((abs(thing.x - other.x), abs(thing.y - other.y)))
+                assert apart[1] > thing.radius + other.radius - 1e-6, (thing, other)
                 assert style == "box" or apart[0] >= GAP
 
 
 def test_held_out_pairs_appear_in_test_only() -> None:
-    train = {(one.color, one.kind) for scene in scenes(1000) for one in scene.things}
-    test = {(one.color, one.kind) for scene in scenes(1000, split="test") for one in scene.things}
+    train = {(thing.color, thing.kind) for scene in scenes(1000) for thing in scene.things}
+    test = {(thing.color, thing.kind) for scene in scenes(1000, split="test") for thing in scene.things}
     assert not train & HELD_OUT
     assert test >= HELD_OUT
     assert {color for color, _ in train} == set(COLORS)
@@ -63,9 +63,9 @@ def test_held_out_pairs_appear_in_test_only() -> None:
 def test_a_picture_shows_each_thing_in_its_place() -> None:
     for scene in scenes(100, style="plain"):
         changed = np.abs(pixels(scene) - pixels(replace(scene, things=()))).sum(-1) > 60
-        for one in scene.things:
-            left, top, right, bottom = (round(edge) for edge in one.box)
-            assert changed[top:bottom, left:right].mean() > 0.1, one
+        for thing in scene.things:
+            left, top, right, bottom = (round(edge) for edge in thing.box)
+            assert changed[top:bottom, left:right].mean() > 0.1, thing
             changed[top:bottom, left:right] = False
         assert not changed.any()
 
@@ -75,12 +75,12 @@ Drawn = list[tuple[list[Scene], SceneQuestion]]
 
 def draw_questions(count: int, seed: int = 0, split: Literal["train", "test"] = "train") -> Drawn:
     rng = random.Random(seed)
-    found: Drawn = []
-    while len(found) < count:
+    actual: Drawn = []
+    while len(actual) < count:
         single = rng.random() < 0.5
         scenes = [sample_scene(rng, split=split)] if single else sample_set(rng, split=split)
-        found.append((scenes, sample_question(rng, scenes[0] if single else scenes)))
-    return found
+        actual.append((scenes, sample_question(rng, scenes[0] if single else scenes)))
+    return actual
 
 
 @pytest.fixture(scope="module")
@@ -96,7 +96,7 @@ def test_yes_and_no_are_equally_likely(drawn: Drawn) -> None:
     total = sum(answers.values(), Counter())
     assert 0.44 < total["yes"] / total.total() < 0.56
     assert len(answers) > 20
-    assert all(0.25 < one["yes"] / one.total() < 0.75 for one in answers.values() if one.total() > 40)
+    assert all(0.25 < answer["yes"] / answer.total() < 0.75 for answer in answers.values() if answer.total() > 40)
 
 
 def scene_of(*things: tuple[str, str, float, float]) -> Scene:
@@ -139,9 +139,9 @@ def test_what_is_counted_whole_is_counted_color_by_color() -> None:
 
 def test_a_program_may_answer_with_pictures() -> None:
     star, fish = scene_of(("red", "star", 20, 100)), scene_of(("blue", "fish", 100, 60))
-    found = 'found = [img for img in images if query(img, "Is there {}?") == "yes"]\nanswer = found or "none"'
+    actual = 'found = [img for img in images if query(img, "Is there {}?") == "yes"]\nanswer = found or "none"'
     answers = {
-        thing: run_program(found.format(thing), [star, fish, star], "set") for thing in ("a star", "a fish", "a hat")
+        thing: run_program(actual.format(thing), [star, fish, star], "set") for thing in ("a star", "a fish", "a hat")
     }
     assert answers == {"a star": "image 1, image 3", "a fish": "image 2", "a hat": "none"}
     assert run_program('answer = find_matching_image(images, "fish")', [star, fish], "set") == "image 2"
@@ -183,8 +183,8 @@ def test_the_files_of_a_seed_stay_what_they_are(data: Path) -> None:
 def test_every_data_set_opens_with_its_pictures(data: Path) -> None:
     for name, split in (("gqa", "val_balanced"), ("covr", "val"), ("nlvr2", "dev")):
         examples = list(open_dataset(name, data, split))
-        assert len(examples) >= IMAGES and len({one.id for one in examples}) == len(examples)
-        assert all(one.gold and len(seen(one)) == len(one.images) > 0 for one in examples)
+        assert len(examples) >= IMAGES and len({example.id for example in examples}) == len(examples)
+        assert all(example.gold and len(seen(example)) == len(example.images) > 0 for example in examples)
 
 
 def test_only_what_is_asked_for_is_written(tmp_path: Path, codevqa: CommandLine) -> None:
@@ -201,8 +201,8 @@ def test_larger_sets_have_files_of_their_own(tmp_path: Path, codevqa: CommandLin
     pictures: list[str] = []
     for split, size in (("val_7", 7), ("val_12", 12)):
         examples = list(open_dataset("covr", tmp_path / "out", split))
-        assert [len(one.images) for one in examples] == [size] * 4
-        pictures += [picture.name for one in examples for picture in one.images]
+        assert [len(example.images) for example in examples] == [size] * 4
+        pictures += [picture.name for example in examples for picture in example.images]
     assert len({*pictures}) == len(pictures)
 
 

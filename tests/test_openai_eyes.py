@@ -82,7 +82,10 @@ CHANCES = [
     (told("yes", ("yes", 0.9), ("no", 0.1), reasoning_content="yes it is"), []),
     (told("yes it is</think>yes", ("yes", 0.9), ("no", 0.1), first="yes"), []),
     (turn("yes"), []),
-    *[(turn("yes", logprobs=one), []) for one in (1, {"content": None}, {"content": [1]}, {"content": [{"token": 1}]})],
+    *[
+        (turn("yes", logprobs=each), [])
+        for each in (1, {"content": None}, {"content": [1]}, {"content": [{"token": 1}]})
+    ],
     (turn("yes", logprobs={"content": [{"token": "yes", "top_logprobs": 5}]}), []),
 ]
 
@@ -97,7 +100,7 @@ def test_chances_of_the_choices(serve: Serve, reply: Reply, expected: list[float
 def test_choices_that_begin_alike_have_no_chances(serve: Serve) -> None:
     server = serve(lambda *_: told("red", ("red", 0.8), ("b", 0.001), ("blue", 0.1)))
     eyes = OpenAIEyes("m", base_url=server.url)
-    alike, other = (LookRequest((RED,), "?", 5, ("red car", one, "blue")) for one in ("red bus", "big"))
+    alike, other = (LookRequest((RED,), "?", 5, ("red car", each, "blue")) for each in ("red bus", "big"))
     first, second = eyes.look([alike, other])
     assert first.chances == ()
     assert dict(second.chances) == pytest.approx({"red car": 0.8 / 0.9, "big": 0, "blue": 0.1 / 0.9})
@@ -158,10 +161,10 @@ def test_an_answer_that_ends_in_spaces_is_read_in_time(serve: Serve) -> None:
 def test_each_server_is_checked_once_before_anything_is_loaded(serve: Serve) -> None:
     server = serve(lambda *_: turn("red"))
     parts = {"language_model": "openai:a", "eyes": "openai:b"}
-    one = {f"{role}.base_url": server.url for role in parts}
-    check_server(configured("mini", **parts, **one))
+    each = {f"{role}.base_url": server.url for role in parts}
+    check_server(configured("mini", **parts, **each))
     assert server.checks == 1
     check_server(configured("mini", eyes="openai:b", **{"eyes.base_url": server.url}))
     assert server.checks == 2
     with pytest.raises(ServerError, match=r"Cannot reach the model server at http://127.0.0.1:9/v1"):
-        check_server(configured("mini", **parts, **one | {"eyes.base_url": "http://127.0.0.1:9/v1"}))
+        check_server(configured("mini", **parts, **each | {"eyes.base_url": "http://127.0.0.1:9/v1"}))

@@ -36,14 +36,14 @@ def test_lines_become_examples_with_groups(tmp_path: Path) -> None:
         {**ONE, "image": "set", "answer": True},
     )
     shutil.copy(tmp_path / "harbor.png", tmp_path / "set")
-    found = list(open_dataset(f"own:{path}"))
-    assert [(one.id, one.form, one.gold) for one in found] == [
+    actual = list(open_dataset(f"own:{path}"))
+    assert [(each.id, each.form, each.gold) for each in actual] == [
         ("1", "image", ("yes",)),
         ("q", "set", ("two", "2")),
         ("4", "image", ("yes",)),
     ]
-    assert found[0].groups == {"images": "1", "room": "a", "floor": "1"} and found[2].groups == {"images": "1"}
-    assert found[2].images[0].path == tmp_path / "set" / "harbor.png"
+    assert actual[0].groups == {"images": "1", "room": "a", "floor": "1"} and actual[2].groups == {"images": "1"}
+    assert actual[2].images[0].path == tmp_path / "set" / "harbor.png"
     assert next(iter(open_dataset(str(path), group_by=["floor"]))).groups == {"floor": "1"}
     many = written(tmp_path, *({**ONE, "n": number} for number in range(21)))
     assert next(iter(open_dataset(str(many)))).groups == {}
@@ -59,9 +59,11 @@ def test_a_folder_is_told_by_what_is_there_and_not_by_its_name(tmp_path: Path, c
         for number in range(2):
             shutil.copy(tmp_path / "garden.png", tmp_path / name / f"{number}.png")
     shutil.copy(tmp_path / "garden.png", tmp_path / "album")
-    found = [[image.path.relative_to(tmp_path).as_posix() for image in one.images] for one in open_dataset(str(path))]
+    actual = [
+        [image.path.relative_to(tmp_path).as_posix() for image in example.images] for example in open_dataset(str(path))
+    ]
     folders = [[f"{name}/0.png", f"{name}/1.png"] for name in names[:4]]
-    assert found == [*folders, ["album"], ["photos.2024/0.png", "photos.2024/1.png", "harbor"]]
+    assert actual == [*folders, ["album"], ["photos.2024/0.png", "photos.2024/1.png", "harbor"]]
     done = codevqa("ask", "--questions", path, "--quiet")
     lines = [json.loads(line) for line in done.stdout.splitlines()]
     assert [line["error"] for line in lines] == [None] * 6
@@ -73,7 +75,7 @@ def test_a_folder_is_told_by_what_is_there_and_not_by_its_name(tmp_path: Path, c
 
 
 @pytest.mark.parametrize(
-    ("rows", "said"),
+    ("rows", "message"),
     [
         ([], "mine.jsonl has no questions."),
         ([ONE, {**ONE, "question": 3}], 'mine.jsonl, line 2 lacks "images" or "question".'),
@@ -89,23 +91,23 @@ def test_a_folder_is_told_by_what_is_there_and_not_by_its_name(tmp_path: Path, c
         ([{**ONE, "image": "gone.png"}], "1 of 1 pictures are missing, first: "),
     ],
 )
-def test_what_is_wrong_in_a_file_is_told(rows: list[Any], said: str, tmp_path: Path, codevqa: CommandLine) -> None:
+def test_what_is_wrong_in_a_file_is_told(rows: list[Any], message: str, tmp_path: Path, codevqa: CommandLine) -> None:
     done = codevqa("eval", written(tmp_path, *rows), "--out", tmp_path / "run", "--quiet")
-    assert_one_clear_line(done, said)
+    assert_one_clear_line(done, message)
     assert not (tmp_path / "run").exists()
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [
         (("--group-by", "rom"), "No field of short values 'rom'. Did you mean room?"),
         (("--split", "val"), "has no splits."),
         (("--metric", "strct"), "No variant of the metric of own 'strct'. Did you mean strict?"),
     ],
 )
-def test_options_that_do_not_fit(words: tuple[str, ...], said: str, tmp_path: Path, codevqa: CommandLine) -> None:
+def test_options_that_do_not_fit(words: tuple[str, ...], message: str, tmp_path: Path, codevqa: CommandLine) -> None:
     path = written(tmp_path, {**ONE, "room": "a"})
-    assert_one_clear_line(codevqa("eval", path, *words, "--out", tmp_path / "run"), said)
+    assert_one_clear_line(codevqa("eval", path, *words, "--out", tmp_path / "run"), message)
     gone = codevqa("eval", tmp_path / "gone.jsonl", "--out", tmp_path / "run")
     assert_one_clear_line(gone, f"No file of questions at {tmp_path / 'gone.jsonl'}.")
     assert_one_clear_line(codevqa("eval", "gqa", "--out", tmp_path / "run"), "gqa needs a folder. Give --data FOLDER.")
@@ -114,7 +116,13 @@ def test_options_that_do_not_fit(words: tuple[str, ...], said: str, tmp_path: Pa
 def test_metrics_of_own_questions(tmp_path: Path) -> None:
     path = written(tmp_path, {**ONE, "answer": ["The red one.", "2"]}, {**ONE, "answer": ["red"] * 3 + ["pink"] * 7})
     first, ten = open_dataset(str(path))
-    assert [metric_for("own").score(first, said) for said in ("red one", "two", "TWO", "blue", "")] == [1, 1, 1, 0, 0]
+    assert [metric_for("own").score(first, prediction) for prediction in ("red one", "two", "TWO", "blue", "")] == [
+        1,
+        1,
+        1,
+        0,
+        0,
+    ]
     assert metric_for("own", "strict").score(first, "red one") == 0
     assert metric_for("own", "vqa").score(ten, "red") == pytest.approx(0.9)
 
@@ -130,8 +138,8 @@ def test_a_run_of_own_questions_is_resumed_reported_and_exported(tmp_path: Path,
             evaluate(engine, open_dataset(str(changed)), tmp_path / "run", resume=True)
     with Store.open(tmp_path / "run") as store:
         assert (store.info.dataset, store.info.split, store.info.unofficial) == ("own", "mine", "")
-    told = json.loads(codevqa("report", tmp_path / "run", "--json").stdout)
-    assert '"room"' in json.dumps(told) and '"accuracy"' in json.dumps(told)
+    reported = json.loads(codevqa("report", tmp_path / "run", "--json").stdout)
+    assert '"room"' in json.dumps(reported) and '"accuracy"' in json.dumps(reported)
     done = codevqa("export", tmp_path / "run", "--format", "jsonl", "--out", tmp_path / "out.jsonl")
     assert done.returncode == 0 and len((tmp_path / "out.jsonl").read_text().splitlines()) == 8
 
@@ -142,7 +150,7 @@ def test_a_resumed_run_has_the_groups_that_are_asked_for_now(tmp_path: Path) -> 
         evaluate(engine, open_dataset(str(path), group_by=["room"]), tmp_path / "run", limit=3).close()
         again = open_dataset(str(path), group_by=["floor"])
         with evaluate(engine, again, tmp_path / "run", limit=2, resume=True) as store:
-            assert [one.groups for one in store.examples()] == [{"floor": str(number)} for number in range(3)]
+            assert [example.groups for example in store.examples()] == [{"floor": str(number)} for number in range(3)]
 
 
 @pytest.mark.slow
@@ -186,12 +194,12 @@ def read(tmp_path: Path, codevqa: CommandLine) -> Callable[[str], Done]:
 @pytest.mark.parametrize("kind", ["configuration", "preamble", "questions"])
 def test_a_file_that_is_not_text_is_refused(kind: str, tmp_path: Path, read: Callable[[str], Done]) -> None:
     file = tmp_path / GIVEN.get(kind, ("questions.jsonl", ""))[0]
-    for content, said in (
+    for content, message in (
         (b"\xff\xfea", "is not a text file in UTF-8: invalid start byte at byte 0."),
         (b"a = \0", "is not a text file: it holds NUL."),
     ):
         file.write_bytes(content)
-        assert_one_clear_line(read(kind), f"{file} {said}")
+        assert_one_clear_line(read(kind), f"{file} {message}")
     file.unlink()
     assert_one_clear_line(read(kind), f"No file {file}.")
     os.mkfifo(file)  # which would wait for its writer
@@ -199,7 +207,7 @@ def test_a_file_that_is_not_text_is_refused(kind: str, tmp_path: Path, read: Cal
 
 
 @pytest.mark.parametrize(
-    ("kind", "content", "said"),
+    ("kind", "content", "message"),
     [
         ("configuration", f"workers = {DEEP}", "my.toml is nested too deeply."),
         ("configuration", f"workers = {LONG}", "my.toml: a number has too many digits."),
@@ -214,10 +222,12 @@ def test_a_file_that_is_not_text_is_refused(kind: str, tmp_path: Path, read: Cal
         ("questions", "", "holds no question"),
     ],
 )
-def test_a_bad_file_is_refused(kind: str, content: str, said: str, tmp_path: Path, read: Callable[[str], Done]) -> None:
+def test_a_bad_file_is_refused(
+    kind: str, content: str, message: str, tmp_path: Path, read: Callable[[str], Done]
+) -> None:
     (tmp_path / GIVEN.get(kind, ("questions.jsonl", ""))[0]).write_text(content)
     done = read(kind)
-    assert_one_clear_line(done, said)
+    assert_one_clear_line(done, message)
     assert len(done.stderr) < 1000
 
 

@@ -21,19 +21,19 @@ def test_the_page_shows_everything_an_answer_rests_on() -> None:
     page = Read(trace_page(answer(), PICTURES))
     text = page.one("body").text
     assert [words for words in SHOWN.replace("\n", "").split("|") if words not in text] == []
-    assert [one.attributes["data-index"] for one in page.all(cls="cv-call")] == [str(n) for n in range(1, 10)]
+    assert [element.attributes["data-index"] for element in page.all(cls="cv-call")] == [str(n) for n in range(1, 10)]
     assert page.one(cls="cv-answer").text == "no"
     assert page.one(cls="cv-answer").attributes["data-outcome"] == "answered"
     assert len(page.all("img", cls="cv-heat")) == 7
-    assert all(one.attributes["alt"] for one in page.all("img"))
+    assert all(element.attributes["alt"] for element in page.all("img"))
 
 
 def test_a_fallback_is_marked_with_its_typed_error_and_its_evidence() -> None:
     program = Program(SOURCE)
     trace = Trace((), "", ((program, TYPE),), (READ,))
     page = Read(trace_page(answer(fallback=True, error=TYPE, text="perhaps", program=program, trace=trace), PICTURES))
-    said = page.one(cls="cv-answer")
-    assert (said.attributes["data-outcome"], said.text) == ("fallback", "perhaps")
+    message = page.one(cls="cv-answer")
+    assert (message.attributes["data-outcome"], message.text) == ("fallback", "perhaps")
     assert "ProgramTypeError: line 4: no name 'cat'" in page.one(cls="cv-fallback").text
     assert page.one(cls="cv-failing").attributes["data-line"] == "4"
     text = page.one("body").text
@@ -52,10 +52,10 @@ def test_no_answer_and_the_baseline_say_what_they_are() -> None:
 
 def test_pictures_are_shrunk_and_named_where_they_are_not_at_hand() -> None:
     html = trace_page(answer(), (picture(3000, 2000, name="large.png"), *PICTURES[1:]))
-    sizes = [opened(one.attributes["src"]).size for one in Read(html).all("img")]
+    sizes = [opened(element.attributes["src"]).size for element in Read(html).all("img")]
     assert max(max(size) for size in sizes) == 640 and (640, 427) in sizes and len(html) < 200_000
     page = Read(trace_page(answer(), ()))
-    assert [one.text for one in page.all(cls="cv-absent")][:3] == ["image 1", "image 2", "image 3"]
+    assert [element.text for element in page.all(cls="cv-absent")][:3] == ["image 1", "image 2", "image 3"]
     assert len(page.all("img", cls="cv-heat")) == 7  # the maps are still drawn
 
 
@@ -70,9 +70,9 @@ def test_the_answer_without_a_program_stands_beside_with_whether_it_agrees() -> 
 
 def test_a_notebook_gets_one_piece_with_its_own_styles_and_no_names_to_clash() -> None:
     page = Read(answer_fragment(answer(), PICTURES))
-    assert page.elements[0].tag == "div" and all(one.inside[0] is page.elements[0] for one in page.elements)
+    assert page.elements[0].tag == "div" and all(element.inside[0] is page.elements[0] for element in page.elements)
     assert len(page.all("style")) == 1 and not page.all("a") and not page.all("script")
-    assert not any("id" in one.attributes for one in page.elements)
+    assert not any("id" in element.attributes for element in page.elements)
     assert page.one(cls="cv-answer").text == "no" and len(page.all(cls="cv-call")) == 9
 
 
@@ -85,7 +85,7 @@ def test_a_failed_call_and_a_failing_line_are_marked() -> None:
     failing = page.one(cls="cv-failing")
     assert failing.attributes["data-line"] == "3" and "✗" in failing.text
     assert page.one(cls="cv-why").text.strip() == "line 3: <oh>"
-    assert [one.text for one in page.all(cls="cv-value")] == ["'yes'", "'yes'", "failed", "failed"]
+    assert [element.text for element in page.all(cls="cv-value")] == ["'yes'", "'yes'", "failed", "failed"]
     assert page.one(cls="cv-more").text == "and 3 more, 3 of them failed"
     page = Read(program_html("answer = 1", (), ErrorRecord("ProgramLimitError", "too slow", 99)))
     assert not page.all(cls="cv-failing") and "too slow" in page.one(cls="cv-error").text
@@ -101,7 +101,7 @@ def test_a_failed_call_and_a_failing_line_are_marked() -> None:
 )
 def test_a_program_reads_as_it_is(source: str) -> None:
     page = Read(program_html(source + "\n\n"))
-    assert "\n".join(one.text for one in page.all("td", cls="cv-source")) == source
+    assert "\n".join(element.text for element in page.all("td", cls="cv-source")) == source
 
 
 # -- calls and evidence ----------------------------------------------------------------------------------------------
@@ -124,8 +124,8 @@ def test_cards_say_their_state() -> None:
 
 def test_captions_stand_beside_the_patches_they_saw_and_positions_are_marked() -> None:
     page = Read(evidence_html(READ, PICTURES))
-    items = [one for one in page.all("li") if any("cv-captions" in around.classes for around in one.inside)]
-    assert [one.text for one in items] == ["a red cat", "a cat on a mat"]
+    items = [element for element in page.all("li") if any("cv-captions" in around.classes for around in element.inside)]
+    assert [pair.text for pair in items] == ["a red cat", "a cat on a mat"]
     seen = page.all("img", cls="cv-patches")
     assert seen[0].attributes["src"] != seen[1].attributes["src"] and "3 of 256 patches" in seen[0].attributes["alt"]
     assert page.one("img", cls="cv-heat").attributes["alt"].endswith("most relevant at the upper left")
@@ -138,12 +138,18 @@ def test_captions_stand_beside_the_patches_they_saw_and_positions_are_marked() -
 def test_scores_of_all_pictures_stand_as_bars_and_the_first_of_the_best_is_marked() -> None:
     page = Read(evidence_html(MATCHED, PICTURES))
     bars = page.all("li", cls="cv-bar")
-    assert ["cv-best" in one.classes for one in bars] == [False, True, False]  # as find_matching_image picks
-    assert [one.text for one in page.all(cls="cv-bar-score")] == ["match \u221210.0", "match 30.0", "match 30.0"]
-    places = [one.attributes["style"] for one in page.all("i") if any("cv-bar" in a.classes for a in one.inside)]
+    assert ["cv-best" in bar.classes for bar in bars] == [False, True, False]  # as find_matching_image picks
+    assert [element.text for element in page.all(cls="cv-bar-score")] == [
+        "match \u221210.0",
+        "match 30.0",
+        "match 30.0",
+    ]
+    places = [
+        element.attributes["style"] for element in page.all("i") if any("cv-bar" in a.classes for a in element.inside)
+    ]
     assert places == ["left:0.0%;width:25.0%", "left:25.0%;width:75.0%", "left:25.0%;width:75.0%"]
     odd = Read(evidence_html(replace(MATCHED, scores=(float("nan"), float("-inf"), -2.0)), PICTURES))
-    assert ["cv-best" in one.classes for one in odd.all("li", cls="cv-bar")] == [False, False, True]
+    assert ["cv-best" in element.classes for element in odd.all("li", cls="cv-bar")] == [False, False, True]
 
 
 def test_evidence_is_shown_by_what_it_holds() -> None:

@@ -36,11 +36,11 @@ def fixed(html: str) -> str:
 
 
 def test_a_hostile_answer_runs_nothing_and_requests_nothing(reader: Callable[..., Visitor]) -> None:
-    found, pictures = hostile()
-    seen = reader(trace_page(found, pictures))
+    actual, pictures = hostile()
+    seen = reader(trace_page(actual, pictures))
     assert seen.page.locator("img[onerror], img[src=x]").count() == 0
-    assert seen.page.locator("h1").inner_text() == found.question
-    reader(fixed(answer_fragment(found, pictures)))
+    assert seen.page.locator("h1").inner_text() == actual.question
+    reader(fixed(answer_fragment(actual, pictures)))
 
 
 @pytest.mark.slow

@@ -28,11 +28,13 @@ CALLS = (
 
 
 def told(source: str, calls: tuple[Call, ...] = CALLS) -> list[str]:
-    return [f"{one.source}: {one.values} is {one.holds}" for one in comparisons(source, calls)]
+    return [
+        f"{comparison.source}: {comparison.values} is {comparison.holds}" for comparison in comparisons(source, calls)
+    ]
 
 
 @pytest.mark.parametrize(
-    ("line", "said"),
+    ("line", "texts"),
     [
         ('answer = "yes" if x1 < x2 else "no"', ["x1 < x2: 6.75 < 15.75 is True"]),
         ("answer = x1 < x2 and y1 >= y2", ["x1 < x2: 6.75 < 15.75 is True", "y1 >= y2: 11.25 >= 9.75 is True"]),
@@ -45,8 +47,8 @@ def told(source: str, calls: tuple[Call, ...] = CALLS) -> list[str]:
         ("answer = x1 < 12 < x2", ["x1 < 12 < x2: 6.75 < 12 < 15.75 is True"]),
     ],
 )
-def test_a_comparison_of_positions_is_read_with_what_it_says(line: str, said: list[str]) -> None:
-    assert told(OPEN + line) == said
+def test_a_comparison_of_positions_is_read_with_what_it_says(line: str, texts: list[str]) -> None:
+    assert told(OPEN + line) == texts
 
 
 @pytest.mark.parametrize(
@@ -81,16 +83,16 @@ def page(line: str) -> Read:
 def test_both_points_are_named_on_one_picture_with_what_was_said_of_them() -> None:
     shown = page('answer = "yes" if x1 < x2 else "no"')
     figure = shown.one(cls="cv-compare")
-    inside = [one for one in shown.elements if figure in one.inside]
-    marks = [one for one in inside if "cv-mark" in one.classes]
-    assert [one.text for one in marks] == ["red housex1 = 6.75", "green treex2 = 15.75"]
-    assert [one.attributes["style"] for one in marks] == ["left:6.12%;top:53.12%", "left:43.62%;top:59.38%"]
-    assert ["cv-below" in one.classes for one in marks] == [False, True]  # so that they do not meet
-    assert [one.attributes["style"] for one in inside if one.tag == "i"] == ["left:28.12%", "left:65.62%"]
-    (drawn,) = [one for one in inside if one.tag == "img"]
+    inside = [element for element in shown.elements if figure in element.inside]
+    marks = [element for element in inside if "cv-mark" in element.classes]
+    assert [mark.text for mark in marks] == ["red housex1 = 6.75", "green treex2 = 15.75"]
+    assert [mark.attributes["style"] for mark in marks] == ["left:6.12%;top:53.12%", "left:43.62%;top:59.38%"]
+    assert ["cv-below" in mark.classes for mark in marks] == [False, True]  # so that they do not meet
+    assert [element.attributes["style"] for element in inside if element.tag == "i"] == ["left:28.12%", "left:65.62%"]
+    (drawn,) = [element for element in inside if element.tag == "img"]
     assert drawn.attributes["alt"] == "Positions of “red house” and “green tree” in image 1, garden.png"
     assert "“red house” is farther left than “green tree”." in figure.text
-    crosses = [one.attributes["style"] for one in inside if "cv-spot" in one.classes]
+    crosses = [element.attributes["style"] for element in inside if "cv-spot" in element.classes]
     assert crosses == ["left:28.12%;top:53.12%", "left:65.62%;top:59.38%"]
 
 

@@ -37,10 +37,8 @@ def vqa() -> Iterator[CodeVQA]:
         shown: list[str] = re.findall(r"Shade (\d+ \d+ \w+)", str(request.prompt))
         return f" {shown[-1]}"
 
-    with engine(
-        read=read, captioner=FakeCaptioner(caption, grid=6), query=QuerySettings(captions=1, patches=5)
-    ) as made:
-        yield made
+    with engine(read=read, captioner=FakeCaptioner(caption, grid=6), query=QuerySettings(captions=1, patches=5)) as vqa:
+        yield vqa
 
 
 @pytest.fixture(scope="module")
@@ -67,21 +65,21 @@ def texts(answers: list[Answer]) -> list[str]:
 
 
 def test_one_opened_picture_serves_many_questions_and_threads(vqa: CodeVQA, file: bytes) -> None:
-    opened, found, ready = PILImage.open(io.BytesIO(file)), list[str](), threading.Barrier(4)
+    opened, actual, ready = PILImage.open(io.BytesIO(file)), list[str](), threading.Barrier(4)
     answers = vqa.ask_many([(opened, f"Which shade, {number}?") for number in range(8)], method="pnpvqa")
     assert texts(answers) == [told(file)] * 8
     opened = PILImage.open(io.BytesIO(file))
 
     def ask(number: int) -> None:
         ready.wait()
-        found.append(vqa.ask(opened, f"Which shade, {number}?", method="pnpvqa").text)
+        actual.append(vqa.ask(opened, f"Which shade, {number}?", method="pnpvqa").text)
 
     threads = [threading.Thread(target=ask, args=(number,)) for number in range(4)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join(60)
-    assert found == [told(file)] * 4
+    assert actual == [told(file)] * 4
 
 
 def test_an_opened_picture_may_be_closed_once_it_is_given(vqa: CodeVQA, photo: PILImage.Image, tmp_path: Path) -> None:
@@ -106,25 +104,25 @@ def test_each_answer_is_about_the_frame_that_its_question_was_given(vqa: CodeVQA
         return {place: answer.text async for place, answer in vqa.ask_stream_async(refilled(), method="pnpvqa")}
 
     wanted = [told(np.full(shape, number, np.uint8)) for number in range(10)]
-    found = asyncio.run(collect())
-    assert [found[place] for place in range(10)] == wanted
+    actual = asyncio.run(collect())
+    assert [actual[place] for place in range(10)] == wanted
     assert texts(vqa.ask_many(refilled(), method="pnpvqa")) == wanted
 
 
 @pytest.mark.parametrize("program", [None, QUERY])
-@pytest.mark.parametrize("given", [GREY, np.full((40, 60, 3), 7, np.uint8)], ids=["PIL", "array"])
-def test_a_picture_may_change_once_it_is_given(vqa: CodeVQA, given: Any, program: str | None, tmp_path: Path) -> None:
+@pytest.mark.parametrize("inputs", [GREY, np.full((40, 60, 3), 7, np.uint8)], ids=["PIL", "array"])
+def test_a_picture_may_change_once_it_is_given(vqa: CodeVQA, inputs: Any, program: str | None, tmp_path: Path) -> None:
     def spoil(image: Any) -> None:
         image.paste("white", (0, 0, 60, 40)) if isinstance(image, PILImage.Image) else image.fill(255)
 
     async def main() -> Answer:
-        image = given.copy()
+        image = inputs.copy()
         work = vqa.run_async(image, program) if program else vqa.ask_async(image, "Which shade?", method="pnpvqa")
         spoil(image)
         return await work
 
     assert asyncio.run(main()).text == told(GREY)
-    image = given.copy()
+    image = inputs.copy()
     watch = vqa.watch_run(image, program) if program else vqa.watch(image, "Which shade?", method="pnpvqa")
     spoil(image)
     list(watch)
@@ -158,8 +156,8 @@ BAD = Path("none.png")
 
 @pytest.fixture(scope="module")
 def plain() -> Iterator[CodeVQA]:
-    with engine(settings=NARROW) as made:
-        yield made
+    with engine(settings=NARROW) as vqa:
+        yield vqa
 
 
 @pytest.mark.parametrize("bad", [(BAD, "Is it?"), (RED, ""), ("Is it?",), 7])
@@ -174,10 +172,10 @@ def test_one_policy_says_what_becomes_of_whatever_cannot_be_answered(plain: Code
 
 
 def test_progress_is_told_and_shown(plain: CodeVQA, capfd: pytest.CaptureFixture[str]) -> None:
-    told: list[tuple[int, int | None]] = []
-    plain.ask_many([(RED, "a?"), (BAD, "b?")], progress=lambda done, total: told.append((done, total)))
-    plain.ask_many(iter([(RED, "a?")]), progress=lambda done, total: told.append((done, total)))
-    assert told == [(1, 2), (2, 2), (1, None)]
+    reported: list[tuple[int, int | None]] = []
+    plain.ask_many([(RED, "a?"), (BAD, "b?")], progress=lambda done, total: reported.append((done, total)))
+    plain.ask_many(iter([(RED, "a?")]), progress=lambda done, total: reported.append((done, total)))
+    assert reported == [(1, 2), (2, 2), (1, None)]
     assert capfd.readouterr().err == ""
     enable_progress_bars()  # commands that were quiet turned them off for the process
     plain.ask_many([(RED, "a?"), (RED, "b?")], progress=True)
@@ -200,16 +198,16 @@ def test_questions_without_end_are_taken_as_there_is_room(plain: CodeVQA) -> Non
     taken = itertools.count()
     endless = ((RED, f"Is it {next(taken)}?") for _ in itertools.repeat(None))
     answers = plain.ask_stream(endless)
-    found = [next(answers)[1].text for _ in range(5)]
+    actual = [next(answers)[1].text for _ in range(5)]
     answers.close()
-    assert found == ["yes"] * 5
+    assert actual == ["yes"] * 5
     assert next(taken) <= 5 + 2 * NARROW.workers
 
     async def main() -> list[str]:
         stream = plain.ask_stream_async((RED, f"Is it {next(taken)}?") for _ in itertools.repeat(None))
-        found = [(await anext(stream))[1].text for _ in range(5)]
+        actual = [(await anext(stream))[1].text for _ in range(5)]
         await stream.aclose()
-        return found
+        return actual
 
     assert asyncio.run(main()) == ["yes"] * 5
 

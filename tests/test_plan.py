@@ -38,8 +38,10 @@ def shown(value: object) -> object:
 
 def calls(source: str, count: int = 3) -> list[str]:
     """Each planned call as ``name first second``."""
-    found = CallPlan(source, PICTURES[:count], WANTED).calls()
-    return [" ".join([one.name, *(str(shown(value)) for value in (*one.args, *one.kwargs.values()))]) for one in found]
+    calls = CallPlan(source, PICTURES[:count], WANTED).calls()
+    return [
+        " ".join([each.name, *(str(shown(value)) for value in (*each.args, *each.kwargs.values()))]) for each in calls
+    ]
 
 
 @pytest.mark.parametrize(
@@ -195,13 +197,13 @@ PROGRAMS = [
 
 @pytest.mark.parametrize("program", PROGRAMS)
 def test_answers_traces_errors_and_tokens_stay_the_same(program: str) -> None:
-    found = []
+    collected = []
     for settings in ({"ahead": False, "max_batch": 1, "remember": 0}, {}):
         with engine(program, Reader(fails_on="bad"), limits=Limits(calls=20), **settings) as vqa:
             (answer,) = vqa.ask_many([Question(SHADES, "Is it so?", "set")])
-            found.append(timeless(answer))
-    assert found[0] == found[1]
-    assert found[0].program is not None or found[0].error is not None
+            collected.append(timeless(answer))
+    assert collected[0] == collected[1]
+    assert collected[0].program is not None or collected[0].error is not None
 
 
 def test_failures_nobody_asked_for_are_silent(caplog: pytest.LogCaptureFixture) -> None:
@@ -273,12 +275,12 @@ def test_a_new_image_of_the_program_is_not_taken_for_an_old_one() -> None:
         return [Image(first.index, second.picture), Image(second.index, first.picture)]
 
     program = "c = swapped(images)\nanswer = query(c[0], 'x?')\na = query(images[0], 'x?')\nb = query(images[1], 'x?')"
-    found = []
+    collected = []
     for ahead in (False, True):
         with engine(primitives=[swapped], ahead=ahead, remember=0) as vqa:
-            found.append(timeless(vqa.run(SHADES, program)))
-    assert found[0] == found[1]
-    captions = [call.evidence[0].captions for call in found[1].trace.calls[1:]]
+            collected.append(timeless(vqa.run(SHADES, program)))
+    assert collected[0] == collected[1]
+    captions = [call.evidence[0].captions for call in collected[1].trace.calls[1:]]
     assert captions[0] == captions[2] != captions[1]
 
 
@@ -296,15 +298,15 @@ BROKEN = [
 @pytest.mark.parametrize("text", BROKEN)
 def test_a_check_shared_by_shape_says_what_a_check_of_the_program_says(text: str) -> None:
     async def said(*sources: str) -> list[str]:
-        found = []
+        collected = []
         async with Sandbox(VISUAL, workers=1) as box:
             for source in sources:
                 try:
                     await box.check(source)
-                    found.append("fine")
+                    collected.append("fine")
                 except CodeVQAError as error:
-                    found.append(f"{type(error).__name__}: {error}")
-        return found
+                    collected.append(f"{type(error).__name__}: {error}")
+        return collected
 
     dog, cat = text.format("dog"), text.format("cat")
     assert asyncio.run(said(dog, cat, cat))[1:] == asyncio.run(said(cat)) * 2

@@ -60,7 +60,7 @@ def test_an_included_file_brings_primitives_and_models(tmp_path: Path, codevqa: 
 
 
 @pytest.mark.parametrize(
-    ("source", "said"),
+    ("source", "message"),
     [
         ("x = 1\nx.y\n", "line 2: AttributeError: 'int' object has no attribute 'y'"),
         ("\nx = = 1\n", "line 2: SyntaxError: invalid syntax"),
@@ -69,10 +69,10 @@ def test_an_included_file_brings_primitives_and_models(tmp_path: Path, codevqa: 
         ("raise SystemExit(0)", "line 1: SystemExit: 0"),
     ],
 )
-def test_a_file_that_fails_leaves_nothing(source: str, said: str, tmp_path: Path, codevqa: CommandLine) -> None:
+def test_a_file_that_fails_leaves_nothing(source: str, message: str, tmp_path: Path, codevqa: CommandLine) -> None:
     (tmp_path / "own_broken.py").write_text(source)
     done = codevqa("run", "--include", tmp_path / "own_broken.py", "-", GARDEN, stdin="answer = 1")
-    assert_one_clear_line(done, said)
+    assert_one_clear_line(done, message)
     assert plugins._parts == {}
 
 
@@ -82,13 +82,13 @@ def test_an_included_file_that_hangs_names_itself(
     monkeypatch.setattr(plugins, "_SLOW_S", 0.05)
     (tmp_path / "own_slow.py").write_text("import time\ntime.sleep(0.4)")
     plugins.include(tmp_path / "own_slow.py")
-    assert [one.getMessage() for one in caplog.records] == [f"Still importing {tmp_path / 'own_slow.py'}."]
+    assert [record.getMessage() for record in caplog.records] == [f"Still importing {tmp_path / 'own_slow.py'}."]
 
 
 def test_a_file_that_is_called_as_a_module_is_or_is_not_there(tmp_path: Path) -> None:
     (tmp_path / "json.py").write_text("")
-    for name, said in (("json.py", "json is no free module name"), ("own_none.py", "No Python file")):
-        with pytest.raises(InputError, match=said):
+    for name, message in (("json.py", "json is no free module name"), ("own_none.py", "No Python file")):
+        with pytest.raises(InputError, match=message):
             plugins.include(tmp_path / name)
 
 
@@ -102,20 +102,20 @@ def test_plugins_that_fail(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capl
     monkeypatch.setattr("importlib.metadata.entry_points", lambda group: points)
     with caplog.at_level(logging.WARNING):
         assert plugins.names("language_model") == ["own_good/fixed"]
-    assert [one.getMessage() for one in caplog.records] == [
+    assert [record.getMessage() for record in caplog.records] == [
         "The plugin own_bad (own_bad) was left out: RuntimeError: no luck",
         "Still importing the plugin own_good (own_good). CODEVQA_PLUGINS= leaves it out.",
         "The plugin own_panic (own_panic) was left out: BaseException: odd",
     ]
 
-    for wanted, found, told in (("", [], 0), ("own_good", ["own_good/fixed"], 0), ("own_god", [], 1)):
+    for wanted, actual, reported in (("", [], 0), ("own_good", ["own_good/fixed"], 0), ("own_god", [], 1)):
         monkeypatch.setattr(plugins, "_parts", {})
         monkeypatch.setattr(plugins, "_looked", False)
         monkeypatch.setenv("CODEVQA_PLUGINS", wanted)
         sys.modules.pop("own_good", None)
         caplog.clear()
-        assert plugins.names("language_model") == found
-        assert sum("is not installed" in one.getMessage() for one in caplog.records) == told
+        assert plugins.names("language_model") == actual
+        assert sum("is not installed" in record.getMessage() for record in caplog.records) == reported
 
 
 DATA = """
@@ -147,7 +147,7 @@ def gone():
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [
         (("own_data/late",), "own_data/late failed: RuntimeError: no luck"),
         (("own_data/nothing",), "own_data/nothing failed: TypeError: 'NoneType' object is not iterable"),
@@ -157,29 +157,29 @@ def gone():
     ],
 )
 def test_what_a_part_raises_is_one_line(
-    words: tuple[str, ...], said: str, tmp_path: Path, codevqa: CommandLine
+    words: tuple[str, ...], message: str, tmp_path: Path, codevqa: CommandLine
 ) -> None:
     (tmp_path / "own_data.py").write_text(DATA)
     (tmp_path / "questions.json").write_text('[{"question_id": 1, "question": "Is it?", "image": "g.png"}]')
     shutil.copy(GARDEN, tmp_path / "g.png")
     data = GARDEN.parent if "/" in words[0] else tmp_path
-    given = ("eval", *words, "--data", data, "--split", "questions")
-    done = codevqa(*given, "--include", tmp_path / "own_data.py", "--out", tmp_path / "run", "--quiet")
-    assert_one_clear_line(done, said)
+    inputs = ("eval", *words, "--data", data, "--split", "questions")
+    done = codevqa(*inputs, "--include", tmp_path / "own_data.py", "--out", tmp_path / "run", "--quiet")
+    assert_one_clear_line(done, message)
 
 
 def test_the_example_package_is_installed_and_used(tmp_path: Path) -> None:
     shutil.copytree(ROOT / "examples" / "plugin", tmp_path / "plugin")
     pip = [sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--no-build-isolation", "--no-index"]
     subprocess.run([*pip, "--target", tmp_path / "there", tmp_path / "plugin"], check=True, timeout=300)
-    told = {**environment(), "PYTHONPATH": str(tmp_path / "there"), "HF_HUB_OFFLINE": "1"}
+    reported = {**environment(), "PYTHONPATH": str(tmp_path / "there"), "HF_HUB_OFFLINE": "1"}
     command = [sys.executable, "-m", "codevqa"]
     source = "print(brightness(img) > 0.3)\nanswer = 'yes'"
     run = [*command, "run", "-", str(GARDEN)]
-    done = subprocess.run(run, input=source, env=told, capture_output=True, text=True, timeout=300, check=True)
+    done = subprocess.run(run, input=source, env=reported, capture_output=True, text=True, timeout=300, check=True)
     assert done.stdout == "yes\n" and "printed: True" in done.stderr
     words = ["eval", "brightness/bright", "--data", str(ROOT / "examples" / "pictures"), "--out", str(tmp_path / "run")]
     words += ["--limit", "1", "--method", "codevqa"]
-    done = subprocess.run([*command, *words], env=told, capture_output=True, text=True, timeout=300, check=True)
+    done = subprocess.run([*command, *words], env=reported, capture_output=True, text=True, timeout=300, check=True)
     assert done.stdout.startswith("brightness/bright test: 1 questions; exact match"), done.stderr
     assert "codevqa  1.000" in done.stdout

@@ -75,10 +75,10 @@ def test_release_programs_lose_the_lines_that_prompts_write_themselves(tmp_path:
     headed = f'\n# Image 4: Are there images?\nimg = open_image("Image4.jpg")\n{bare}\n'
     broken = 'if x\n    answer = query(img, "Of images?")'
     asked = {"01": bare, "2": headed, "3": broken}
-    found = load_prompt_set(
+    examples = load_prompt_set(
         pool(tmp_path, {id: {"question": "Why?", "program": text} for id, text in asked.items()})
     ).examples
-    assert found == tuple(
+    assert examples == tuple(
         ProgramExample(id, "Why?", text) for id, text in zip(asked, (bare, bare, broken), strict=True)
     )
     loop = "count = 0\nfor image in images:\n    count += 1\nanswer = count"
@@ -96,19 +96,19 @@ def test_release_reading_examples_are_cut_to_the_captions_that_are_read(tmp_path
         {"question_id": 2, "question": "Two?", "answer": "no", "captions": [captions, captions[:2]]},
         {"question_id": 3, "question": "Three?", "answer": "no", "captions": "a dog on a mat"},
     ]
-    one, two, three = load_prompt_set(
+    first, two, three = load_prompt_set(
         pool(tmp_path, {"1": {"question": "Q?", "program": "answer = 1"}}, reading)
     ).reading
-    assert (one.form, two.form, three.form) == ("image", "set", "image")
-    assert one.captions == tuple(captions[:7]) and two.by_image == (tuple(captions[:7]), tuple(captions[:2]))
+    assert (first.form, two.form, three.form) == ("image", "set", "image")
+    assert first.captions == tuple(captions[:7]) and two.by_image == (tuple(captions[:7]), tuple(captions[:2]))
     assert three.by_image == (("a dog on a mat",),)
 
 
 def test_what_the_files_of_the_release_do_not_say_is_the_bank_s(tmp_path: Path) -> None:
     usual = {"1": {"question": "Is it true that a?", "program": "answer = query(images[0], 'a?')"}}
-    found, ours = load_prompt_set(pool(tmp_path, usual, task="covr")), load_prompt_set("covr")
-    assert (found.name, found.form, found.shots, found.captions) == ("covr_programs", "set", 6, 3)
-    assert (found.wording, found.reading_wording, found.preamble) == ("release", "release", ours.preamble)
+    actual, ours = load_prompt_set(pool(tmp_path, usual, task="covr")), load_prompt_set("covr")
+    assert (actual.name, actual.form, actual.shots, actual.captions) == ("covr_programs", "set", 6, 3)
+    assert (actual.wording, actual.reading_wording, actual.preamble) == ("release", "release", ours.preamble)
     (tmp_path / "covr_preamble.py").write_text("query\n\n")
     (tmp_path / "covr_preamble_find.py").write_text("query, find_object\n\n")
     (tmp_path / "gqa_preamble_simple.py").write_text("get_pos\n")
@@ -122,8 +122,8 @@ def test_knowledge_examples_of_the_release_come_with_its_programs(tmp_path: Path
     known = {"8": {"question": "Who is it?", "answer": "you"}, "7": [{"question": "Who am I?", "answer": "me"}]}
     (tmp_path / "okvqa_examples_knowledge50.json").write_text(json.dumps(known))
     prompts = load_prompt_set(pool(tmp_path, programs, task="okvqa"))
-    assert {one.question for one in prompts.knowledge} == {"Who is it?", "Who am I?"}
-    assert [one.answer for one in prompts.knowledge_of(["7"])] == ["me"]
+    assert {example.question for example in prompts.knowledge} == {"Who is it?", "Who am I?"}
+    assert [each.answer for each in prompts.knowledge_of(["7"])] == ["me"]
 
 
 def test_what_the_files_of_the_release_lack_is_named(tmp_path: Path) -> None:

@@ -73,18 +73,18 @@ def test_rows_are_those_of_the_local_engine_which_may_go_on(ray: Any, tmp_path: 
 
 
 def test_actors_that_are_killed_lose_nothing(ray: Any, tmp_path: Path) -> None:
-    data, made = Numbered(tmp_path, 80), tmp_path / "made"
-    made.mkdir()
+    data, built = Numbered(tmp_path, 80), tmp_path / "made"
+    built.mkdir()
 
     def progress(status: Status) -> None:
         if status.examples == 20:
-            os.kill(int(next(made.iterdir()).name), signal.SIGKILL)
+            os.kill(int(next(built.iterdir()).name), signal.SIGKILL)
 
     options: Any = {"methods": ["pnpvqa"], "progress": progress}
-    with ray_evaluate(make(marked, folder=made), data, tmp_path / "run", **options) as store:
+    with ray_evaluate(make(marked, folder=built), data, tmp_path / "run", **options) as store:
         rows = asked(store)
         assert [row.prediction for row in store.rows("pnpvqa")] == ["yes"] * 80
-    assert len(list(made.iterdir())) == 3 and len(set(rows)) == 80
+    assert len(list(built.iterdir())) == 3 and len(set(rows)) == 80
 
 
 def marked(folder: Path) -> CodeVQA:
@@ -103,16 +103,16 @@ def down(request: GenerationRequest) -> str:
 
 
 @pytest.mark.parametrize(
-    ("read", "error", "said"),
+    ("read", "error", "message"),
     [
         (die, SetupError, r"engine of Ray's is gone.* Stopped with 0 rows kept; --resume goes on"),
         (down, ServerError, r"is down\. Start it\. Stopped with 0 rows kept"),
     ],
 )
 def test_what_fails_for_every_question_ends_the_run(
-    ray: Any, tmp_path: Path, read: Callable[[GenerationRequest], str], error: type[Exception], said: str
+    ray: Any, tmp_path: Path, read: Callable[[GenerationRequest], str], error: type[Exception], message: str
 ) -> None:
-    with pytest.raises(error, match=said):
+    with pytest.raises(error, match=message):
         ray_evaluate(make(fake_engine, read=read), Numbered(tmp_path, 60), tmp_path / "run")
 
 
@@ -151,7 +151,12 @@ def listening() -> tuple[list[int], list[str]]:
     import psutil
 
     below = [psutil.Process(), *psutil.Process().children(recursive=True)]
-    addresses = {one.laddr.ip for process in below for one in process.net_connections() if one.status == "LISTEN"}
+    addresses = {
+        connection.laddr.ip
+        for process in below
+        for connection in process.net_connections()
+        if connection.status == "LISTEN"
+    }
     # Ray's own agents stay a while where everything is killed.
     return [process.pid for process in below if "Agent" not in "".join(process.cmdline())], sorted(addresses)
 
@@ -162,8 +167,8 @@ def gone(processes: list[int]) -> bool:
 
     deadline = time.monotonic() + 90
     while time.monotonic() < deadline:
-        alive = [one for one in processes if psutil.pid_exists(one)]
-        if all(psutil.Process(one).status() == psutil.STATUS_ZOMBIE for one in alive):
+        alive = [process for process in processes if psutil.pid_exists(process)]
+        if all(psutil.Process(each).status() == psutil.STATUS_ZOMBIE for each in alive):
             return True
         time.sleep(0.1)
     return False
@@ -177,7 +182,7 @@ def test_killed_in_the_middle_nothing_stays_behind_and_the_run_goes_on(tmp_path:
         for line in process.stdout:
             if line.startswith("[["):
                 processes, addresses = json.loads(line)
-                assert addresses and all("127.0.0.1" in one for one in addresses)
+                assert addresses and all("127.0.0.1" in address for address in addresses)
             elif int(line) >= 60:
                 break
         process.send_signal(signal.SIGKILL)
@@ -210,7 +215,7 @@ def test_a_collection_is_indexed_by_all_actors(ray: Any, tmp_path: Path) -> None
         PILImage.new("RGB", (20, 20), (number, 0, 0)).save(folder / f"{number}.png")
     with closing(ActorPool(make(CodeVQA.from_preset, name="mini"), actors=2)) as pool:
         pool.index(Collection(folder, index=tmp_path / "index"))
-    kept = [len(list(one.iterdir())) for one in (tmp_path / "index" / "codevqa-features").iterdir()]
+    kept = [len(list(path.iterdir())) for path in (tmp_path / "index" / "codevqa-features").iterdir()]
     assert set(kept) == {2}, "a file of each actor"
     with CodeVQA.from_preset("mini") as vqa:
         vqa.index(Collection(folder, index=tmp_path / "index"))
@@ -222,7 +227,7 @@ class Nodes:
 
     def nodes(self) -> list[dict[str, Any]]:
         there = [{"CPU": 2.0, "GPU": 1.0}, {"CPU": 2.0, "GPU": 2.0}]
-        return [{"Alive": True, "NodeID": str(place), "Resources": one} for place, one in enumerate(there)]
+        return [{"Alive": True, "NodeID": str(place), "Resources": each} for place, each in enumerate(there)]
 
     def get_runtime_context(self) -> Any:
         return SimpleNamespace(get_node_id=lambda: "0")

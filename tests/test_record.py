@@ -43,9 +43,9 @@ ABOUT: dict[str, Any] = {"name": "m", "model": "m", "grid": 6, "settings": {}}
 
 @pytest.fixture
 def store(tmp_path: Path) -> Iterator[CallStore]:
-    one = CallStore(tmp_path)
-    yield one
-    one.close()
+    call_store = CallStore(tmp_path)
+    yield call_store
+    call_store.close()
 
 
 class Recorded(NamedTuple):
@@ -104,10 +104,10 @@ def test_a_call_that_was_not_recorded_is_no_fallback(run: Recorded) -> None:
 
 
 def parts(lm: Any = None, **models: Any) -> tuple[Writer, Models]:
-    one = lm or ScriptedLM("img = open_image('Image1.jpg')\nanswer = query(img, 'a?')")
-    writer = Writer(one, load_prompts("gqa"), settings=WriterSettings(selection="fixed", repairs=0))
+    each = lm or ScriptedLM("img = open_image('Image1.jpg')\nanswer = query(img, 'a?')")
+    writer = Writer(each, load_prompts("gqa"), settings=WriterSettings(selection="fixed", repairs=0))
     captioner = FakeCaptioner(lambda request: f"thing {request.seed}", grid=6)
-    chosen: dict[str, Any] = {"reader": one, "matcher": FakeMatcher(6), "captioner": captioner, **models}
+    chosen: dict[str, Any] = {"reader": each, "matcher": FakeMatcher(6), "captioner": captioner, **models}
     return writer, Models(**chosen)
 
 
@@ -158,8 +158,8 @@ def test_a_failure_is_not_recorded_and_spoils_nothing_beside_it(tmp_path: Path) 
         first = vqa.ask_many(questions, method="pnpvqa")
     with replaying(tmp_path) as vqa:
         replayed = vqa.ask_many(questions, method="pnpvqa")
-    assert [one.error and one.error.type for one in first] == ["ModelError", None]
-    assert [one.error and one.error.type for one in replayed] == ["ReplayMissError", None]
+    assert [each.error and each.error.type for each in first] == ["ModelError", None]
+    assert [each.error and each.error.type for each in replayed] == ["ReplayMissError", None]
     assert digest(replayed[1]) == digest(first[1])
     with recording(tmp_path, *parts()) as vqa:  # while recording it is asked again, and then stands
         better = vqa.ask_many(questions, method="pnpvqa")
@@ -227,8 +227,8 @@ def test_no_secret_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, serve:
 
     def reply(path: str, body: dict[str, Any], number: int) -> Reply:
         """Refuses with the key that it was given, as a careless server may."""
-        given = server.seen[-1][2]["authorization"].removeprefix("Bearer ")
-        return failure(401, f"bad key {given}") if "refuse" in body["prompt"] else completion("answer = 'yes'")
+        inputs = server.seen[-1][2]["authorization"].removeprefix("Bearer ")
+        return failure(401, f"bad key {inputs}") if "refuse" in body["prompt"] else completion("answer = 'yes'")
 
     server = serve(reply)
     address = f"http://{user}127.0.0.1:{server.server_port}/v1{query}"

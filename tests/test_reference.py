@@ -35,9 +35,9 @@ def test_answers_are_the_same(mini: CodeVQA) -> None:
     answers: list[Answer] = mini.ask_many(asked)
     with reference.from_preset("mini", numbers=reference.Numbers(drawn=12)) as release:
         release.seeds = reference.engine_seeds(mini.settings.seed)
-        theirs = [release.ask(pictures, one.text, form=one.form) for pictures, one in zip(shown, asked, strict=True)]
+        theirs = [release.ask(pictures, each.text, form=each.form) for pictures, each in zip(shown, asked, strict=True)]
     pairs = [(answer.question, answer.text, other) for answer, other in zip(answers, theirs, strict=True)]
-    differing = [one for one in pairs if one[1] != one[2]]
+    differing = [pair for pair in pairs if pair[1] != pair[2]]
     assert not differing
     assert len({answer.text for answer in answers}) > 4
     assert {call.name for answer in answers for call in answer.trace.calls} >= {"query", "get_pos"}

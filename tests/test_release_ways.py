@@ -55,21 +55,21 @@ def test_a_position_is_looked_for_in_the_whole_question(wording: Wording | None,
     settings = Settings(query=QuerySettings(wording=wording), position_text="question")
     with engine("", settings, matcher=matcher) as vqa:
         vqa.run(RED, "answer = get_pos(img, 'man')[0]", question='Is the "man" left of the woman?')
-    assert [(one.text, one.focus) for one in matcher.matches.requests] == [(text, "man")]
+    assert [(request.text, request.focus) for request in matcher.matches.requests] == [(text, "man")]
 
 
-@pytest.mark.parametrize(("at", "found"), [("centre", (3.5, 11.5)), ("corner", (3.0, 12.0))])
-def test_positions_are_a_patch_s_centre_or_corner(at: Literal["centre", "corner"], found: tuple[float, float]) -> None:
+@pytest.mark.parametrize(("at", "actual"), [("centre", (3.5, 11.5)), ("corner", (3.0, 12.0))])
+def test_positions_are_a_patch_s_centre_or_corner(at: Literal["centre", "corner"], actual: tuple[float, float]) -> None:
     relevance = np.zeros((24, 24), np.float32)
     relevance[12, 3] = 1
     with engine("", Settings(position_at=at), matcher=FakeMatcher(24, relevance=relevance)) as vqa:
-        assert vqa.run(RED, "answer = get_pos(img, 'man')").value == found
+        assert vqa.run(RED, "answer = get_pos(img, 'man')").value == actual
 
 
 def test_a_program_goes_on_where_the_reader_says_nothing() -> None:
     with engine("answer = 'no' if query(images[0], 'Is there a ball?') == '' else 'yes'", says="") as vqa:
         answer = vqa.ask([RED, GREEN], PAIR)
-    (call,) = [one for one in answer.trace.calls if one.name == "query"]
+    (call,) = [each for each in answer.trace.calls if each.name == "query"]
     assert (answer.text, answer.fallback, answer.error) == ("no", False, None)
     assert (call.value, call.error, call.evidence[-1].completion) == ("", None, "")
     assert str(call) == "query(image 1, 'Is there a ball?') -> ''"
@@ -125,7 +125,7 @@ def test_a_preamble_may_list_the_primitives_itself() -> None:
         """Returns the text in the image."""
         return str(img)
 
-    told = Writer(ScriptedLM(""), prompts, settings=PLAIN, extra=[read_text]).preamble("image")
-    assert told == f'{own}"""\nread_text(img: Image) -> str: Returns the text in the image.\n"""'
+    preamble = Writer(ScriptedLM(""), prompts, settings=PLAIN, extra=[read_text]).preamble("image")
+    assert preamble == f'{own}"""\nread_text(img: Image) -> str: Returns the text in the image.\n"""'
     named = replace(prompts, preamble=f"{own}# read_text reads\n")
     assert Writer(ScriptedLM(""), named, settings=PLAIN, extra=[read_text]).preamble("image") == named.preamble

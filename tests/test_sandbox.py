@@ -82,7 +82,7 @@ def test_errors_are_typed_with_a_line(kit: Kit, source: str, kind: type[ProgramE
 
 
 @pytest.mark.parametrize(
-    ("error", "told"),
+    ("error", "message"),
     [
         *((kind("too dark"), "too dark") for kind in (TypeError, KeyError, UnicodeError)),
         (ValueError("x" * 600), "x" * 500),
@@ -90,9 +90,9 @@ def test_errors_are_typed_with_a_line(kit: Kit, source: str, kind: type[ProgramE
         (ValueError("a\0b"), "a\ufffdb"),
     ],
 )
-def test_plain_host_errors_are_raised_in_the_program(kit: Kit, error: Exception, told: str) -> None:
+def test_plain_host_errors_are_raised_in_the_program(kit: Kit, error: Exception, message: str) -> None:
     caught = "try:\n    query(images[0], 'a')\nexcept Exception as e:\n    answer = str(e)"
-    assert kit.value(caught, saying(error)) == told
+    assert kit.value(caught, saying(error)) == message
     with pytest.raises(ProgramRuntimeError, match=r"line 2: \w+Error: "):
         kit.value("x = 1\nquery(images[0], 'a')", saying(error))
 

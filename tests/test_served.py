@@ -36,7 +36,7 @@ class Compares:
 
     def similarity(self, requests: list[SimilarityRequest]) -> list[float]:
         """Returns the less, the more green there is."""
-        return [-float(np.asarray(one.picture.pixels)[0, 0, 1]) for one in requests]
+        return [-float(np.asarray(request.picture.pixels)[0, 0, 1]) for request in requests]
 
 
 def boxes(request: DetectRequest) -> list[Box]:
@@ -60,14 +60,14 @@ def seeing(
 
 def test_what_models_serve() -> None:
     always = {"open_image", "open_images", "knowledge_query"}
-    found, asked = {*DETECTION.names}, {"query", "visual_query", "select", "most_common", "sort_by"}
+    actual, asked = {*DETECTION.names}, {"query", "visual_query", "select", "most_common", "sort_by"}
     for looking, names in (
         ({}, set()),
         ({"captioner": FakeCaptioner()}, set()),
         ({"captioner": FakeCaptioner(), "matcher": FakeMatcher()}, {"get_pos", "find_matching_image", *asked}),
         ({"captioner": FakeCaptioner(), "matcher": Compares()}, {"find_matching_image"}),
         ({"eyes": FakeEyes()}, asked),
-        ({"detector": FakeDetector()}, {"get_pos", *found}),
+        ({"detector": FakeDetector()}, {"get_pos", *actual}),
     ):
         assert servable_names(Models(reader(), **looking)) == always | names, looking
 
@@ -76,7 +76,7 @@ def test_what_models_serve() -> None:
 def test_prompts_name_nothing_that_no_model_serves(form: PromptForm) -> None:
     with seeing(form=form) as vqa:
         for kind in ("image", "set"):
-            shots = len([one for one in vqa.writer.prompts_for(kind).examples if one.form == kind])
+            shots = len([example for example in vqa.writer.prompts_for(kind).examples if example.form == kind])
             prompt = vqa.prompt("Is the cup left of the dog?", form=kind, shots=shots)
             assert "query(" in prompt and shots > 20
             assert not any(f"{name}(" in prompt for name in ("get_pos", "find_matching_image", "count", "crop"))
@@ -86,8 +86,8 @@ def test_prompts_name_nothing_that_no_model_serves(form: PromptForm) -> None:
         prompt = vqa.prompt("How many cups?", shots=4)
         assert 'answer = count(img, "chair")' in prompt and 'crop(img, "sign")' in prompt
         assert "crop(img: Image, object: str) -> Image" in prompt and "get_pos(img: Image" in prompt
-        told = vqa.prompt("How many cups?", form="set", shots=1)
-        assert 'count(img, "bottle") for img in images' in told
+        reported = vqa.prompt("How many cups?", form="set", shots=1)
+        assert 'count(img, "bottle") for img in images' in reported
 
 
 def test_a_method_of_a_primitive_s_name_is_no_call_of_it() -> None:
@@ -108,9 +108,9 @@ answer = [count(img, "cup"), cup.width, cup.height, rim.width, find_matching_ima
     assert cup.value == ImageRef(1, (58, 0, 80, 22)) and rim.arguments["img"] == cup.value
     assert rim.value == ImageRef(1, (59, 3, 65, 9)) and str(rim.value) == "part of image 1"
     assert matched.value == cup.value and matched.evidence[0].images == (ImageRef(1), cup.value)
-    (found,) = counted.evidence
-    assert found.kind == "detection" and found.scores == (0.9, 0.6)
-    assert list(map(list, found.boxes)) == [[18, 12, 24, 24], [12, 6, 18, 18]]
+    (actual,) = counted.evidence
+    assert actual.kind == "detection" and actual.scores == (0.9, 0.6)
+    assert list(map(list, actual.boxes)) == [[18, 12, 24, 24], [12, 6, 18, 18]]
     assert Answer.from_json(answer.to_json()) == answer
     page = trace_page(answer, [load_picture(WIDE)])
     assert 'class="cv-box" style="left:75.0%;top:0.0%;width:25.0%;height:50.0%"' in page and "part of image 1" in page
@@ -130,16 +130,16 @@ def test_a_crop_of_nothing_is_the_whole_picture_and_a_part_is_of_bounded_size() 
 def test_a_part_that_no_picture_has_is_not_drawn() -> None:
     for part in ((0, 0, 10**9, 10**9), (0, 0, 0, 0), (-4, 0, 4, 4)):
         assert picture_of(ImageRef(1, part), [load_picture(WIDE)]) is None
-    for told in ([1, 2], [1, 0, 0, 4, "4"], [[1], 0, 0, 4, 4], True):
+    for reported in ([1, 2], [1, 0, 0, 4, "4"], [[1], 0, 0, 4, 4], True):
         with pytest.raises(ValueError, match="named by its number"):
-            ImageRef.read(told)
+            ImageRef.read(reported)
 
 
 def test_positions_are_a_box_s_centre_where_no_matcher_tells_and_a_failure_where_nothing_is_found() -> None:
     with seeing(detector=FakeDetector(boxes), matcher=Compares()) as vqa:
         answer = vqa.run(WIDE, 'answer = get_pos(img, "cup")')
-        (found,) = answer.trace.calls[0].evidence
-        assert answer.value == found.position and answer.value == (21, 18) and len(found.boxes) == 1
+        (actual,) = answer.trace.calls[0].evidence
+        assert answer.value == actual.position and answer.value == (21, 18) and len(actual.boxes) == 1
         with pytest.raises(ProgramRuntimeError, match=r"get_pos\(\) found no 'unicorn' in image 1"):
             vqa.run(WIDE, 'answer = get_pos(img, "unicorn")')
         caught = "try:\n    answer = get_pos(img, 'unicorn')\nexcept ValueError:\n    answer = 'nowhere'"
@@ -171,7 +171,7 @@ def test_query_asks_the_eyes_with_what_can_be_chosen_from_and_shows_it() -> None
             vqa.run(RED, 'answer = query(img, "Is it red or blue?") + query(img, "Is it big?")')
     assert answer.text == "red" and answer.models["eyes"] == "fake-eyes" and "captioner" not in answer.models
     assert eyes.requests[0].text == f"What color is it?{SHORT}"
-    assert [one.choices for one in eyes.requests] == [(), ("red", "blue"), ("yes", "no")]
+    assert [request.choices for request in eyes.requests] == [(), ("red", "blue"), ("yes", "no")]
     (seen,) = answer.trace.calls[0].evidence
     assert (seen.kind, seen.prompt, seen.completion) == ("eyes", f"What color is it?{SHORT}", "Red.")
 
@@ -183,7 +183,7 @@ def test_asked_directly_it_sees_all_pictures_and_the_statement_as_a_question() -
     (asked,) = eyes.requests
     assert (answer.text, answer.method, answer.program, answer.fallback) == ("no", "direct", None, False)
     assert asked.text == f"Is it true that There is a red thing?{SHORT}"
-    assert [one.pixels.getpixel((0, 0)) for one in asked.pictures] == [(255, 0, 0), (0, 128, 0), (0, 0, 255)]
+    assert [picture.pixels.getpixel((0, 0)) for picture in asked.pictures] == [(255, 0, 0), (0, 128, 0), (0, 0, 255)]
     assert answer.trace.baseline[0].kind == "eyes"
 
 

@@ -32,13 +32,13 @@ def test_equal_calls_are_made_once_and_finished_ones_remembered() -> None:
 
     async def main() -> None:
         services = ModelServices(Models(lm, matcher, captioner), lm, max_batch=8, max_wait=0.001)
-        one, two = await asyncio.gather(
+        each, two = await asyncio.gather(
             services.match(MatchRequest(PICTURE, "a")), services.match(MatchRequest(again, "a"))
         )
         three = await services.match(MatchRequest(PICTURE, "a"))
-        assert one is two is three
+        assert each is two is three
         with pytest.raises(ValueError, match="read-only"):
-            one.relevance[0, 0] = 1  # it is not this caller's alone
+            each.relevance[0, 0] = 1  # it is not this caller's alone
         await services.match(MatchRequest(PICTURE, "a", focus="a"))
         await services.match(MatchRequest(other, "a"))
         await services.similarity(SimilarityRequest(PICTURE, "a"))
@@ -96,8 +96,8 @@ def test_a_failure_reaches_all_who_wait_and_is_not_remembered() -> None:
         services.close()
         return [*both, after.text]
 
-    one, two, after = asyncio.run(main())
-    assert isinstance(one, ModelError) and isinstance(two, ModelError) and after == "yes"
+    first, two, after = asyncio.run(main())
+    assert isinstance(first, ModelError) and isinstance(two, ModelError) and after == "yes"
     assert len(reader.requests) == 2
 
 
@@ -127,7 +127,7 @@ def test_a_cancelled_caller_does_not_cancel_the_others_and_the_last_one_does() -
         texts = await asyncio.gather(first, other, again)
         assert doomed.cancelled() and lonely.cancelled()
         services.close()
-        return " ".join(one.text for one in texts)
+        return " ".join(text.text for text in texts)
 
     assert asyncio.run(main()) == "yes yes yes"
     assert [str(request.prompt) for request in reader.requests] == ["busy", "p"]
@@ -184,9 +184,9 @@ def drive(model: Doubler, numbers: Sequence[int], **options: float) -> list[obje
     async def main() -> list[object]:
         with ThreadPoolExecutor(1) as executor:
             batcher = Batcher(model, executor, **options)  # type: ignore[arg-type]
-            slots = [ask(batcher, one) for one in numbers]
-            found = await asyncio.gather(*slots, return_exceptions=True)
-            return [one if isinstance(one, BaseException) else one[0] for one in found]
+            slots = [ask(batcher, number) for number in numbers]
+            gather = await asyncio.gather(*slots, return_exceptions=True)
+            return [each if isinstance(each, BaseException) else each[0] for each in gather]
 
     return asyncio.run(main())
 

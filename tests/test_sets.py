@@ -65,7 +65,13 @@ def sets(matcher: FakeMatcher | None = None, **values: Any) -> Any:
 
 
 def numbers(answer: Answer, kind: str) -> list[int]:
-    return [ref.index for call in answer.trace.calls for one in call.evidence if one.kind == kind for ref in one.images]
+    return [
+        ref.index
+        for call in answer.trace.calls
+        for entry in call.evidence
+        if entry.kind == kind
+        for ref in entry.images
+    ]
 
 
 WANTED = [at + 1 for at in range(MANY) if (at % 2 == 0 if at % 5 == 0 else at % 4 == 0)]
@@ -77,7 +83,7 @@ def test_select_asks_matching_in_one_batch_and_reads_where_it_is_unsure() -> Non
         answer = vqa.run(grey(), 'answer = select(images, "a cup")')
         (call,) = answer.trace.calls
         assert [ref.index for ref in call.value] == WANTED and matcher.matches.batches[0] == MANY
-        assert [one.kind for one in call.evidence] == ["select"] and call.evidence[0].text == "Is there a cup?"
+        assert [entry.kind for entry in call.evidence] == ["select"] and call.evidence[0].text == "Is there a cup?"
         looped = vqa.run(grey(), 'answer = [img for img in images if query(img, "Is there a cup?") == "yes"]')
         (chosen,), (again,) = answer.selections, looped.selections
         assert sorted(pick.image.index for pick in chosen.picked) == WANTED
@@ -96,11 +102,11 @@ def test_what_is_asked_of_select() -> None:
             vqa.run(grey(1), 'answer = count(img, "cup")')
         assert vqa.run(grey(3), 'answer = len(select([], "a cup"))').text == "0"
         nothing = vqa.run(grey(3), 'answer = len(select(select(images, "a cup"), "no cups"))')
-        assert [one.question for one in nothing.selections] == ["Is there a cup?", "Are there no cups?"]
+        assert [selection.question for selection in nothing.selections] == ["Is there a cup?", "Are there no cups?"]
 
 
 def test_sets_are_grouped_and_sorted() -> None:
-    with sets(FakeMatcher(6, logit=logit, similarity=lambda one: level(one.picture) % 7 / 10)) as vqa:
+    with sets(FakeMatcher(6, logit=logit, similarity=lambda request: level(request.picture) % 7 / 10)) as vqa:
         run: Callable[[str], Answer] = lambda source: vqa.run(grey(), source)  # noqa: E731
         assert run('answer = most_common(images, "What is this?")').text == "kind 0"  # 0, 3, ...: one more than others
         most = run('answer = sort_by(images, "How many cups are there?")[:3]').value
@@ -112,15 +118,15 @@ def test_sets_are_grouped_and_sorted() -> None:
 
 
 def test_what_is_ruled_out_or_out_of_time_is_told() -> None:
-    few = lambda one: logit(one) if level(one.picture) < 10 else -9.0  # noqa: E731
-    scored = FakeMatcher(6, logit=few, similarity=lambda one: 0.4 if level(one.picture) < 10 else 0.1)
+    few = lambda request: logit(request) if level(request.picture) < 10 else -9.0  # noqa: E731
+    scored = FakeMatcher(6, logit=few, similarity=lambda request: 0.4 if level(request.picture) < 10 else 0.1)
     with sets(scored, exact=False, rule_out=0.3) as vqa:
         answer = vqa.run(grey(), 'answer = select(images, "a cup")')
         assert numbers(answer, "ruled_out") == list(range(11, MANY + 1)) and numbers(answer, "select")[-1] == 10
         assert answer.selections[0].ruled_out == MANY - 10 and len(answer.selections[0].others) == MANY - 3
         every = vqa.run(grey(), 'answer = select(images, "no cups")')  # a low score is what this wants
         assert not every.selections[0].ruled_out
-    blind = FakeMatcher(6, logit=logit, similarity=lambda one: 0.1)
+    blind = FakeMatcher(6, logit=logit, similarity=lambda request: 0.1)
     with sets(blind, exact=False, rule_out=0.3) as vqa:  # one that counts is among the best that it would rule out
         assert numbers(vqa.run(grey(), 'answer = select(images, "a cup")'), "select") == list(range(1, MANY + 1))
     with sets(seconds=1e-6) as vqa:
@@ -150,8 +156,8 @@ def test_a_picture_that_is_gone_is_neither_selected_nor_not(tmp_path: Path) -> N
 def test_the_best_of_a_large_set_is_found_by_matching() -> None:
     near = FakeMatcher(
         6,
-        similarity=lambda one: level(one.picture) / 100,
-        logit=lambda one: 5.0 if level(one.picture) in (10, MANY - 15) else -5.0,
+        similarity=lambda request: level(request.picture) / 100,
+        logit=lambda request: 5.0 if level(request.picture) in (10, MANY - 15) else -5.0,
     )
     program = 'answer = find_matching_image(images, "a cup")'
     with sets(near) as vqa:
@@ -164,14 +170,14 @@ def test_the_best_of_a_large_set_is_found_by_matching() -> None:
 
 def test_writers_are_told_of_them_for_large_sets_alone() -> None:
     mini = {"image": load_prompts("gqa"), "set": load_prompts("mini")}
-    for given, told in ((None, True), (mini, False)):
-        with engine("answer = 1", prompts=given) as vqa:  # type: ignore[arg-type]
+    for inputs, reported in ((None, True), (mini, False)):
+        with engine("answer = 1", prompts=inputs) as vqa:  # type: ignore[arg-type]
             alone = vqa.prompt("How many dogs are there?", form="set")
             small, large = (vqa.ask(grey(count), "How many dogs are there?").program for count in (10, 11))
         assert small and large and small.prompt == alone
         assert "select(" not in alone and "sort_by(" not in alone
-        assert (large.prompt == alone) is not told
-        assert told is ("select(images: list[Image], question: str)" in large.prompt)
+        assert (large.prompt == alone) is not reported
+        assert reported is ("select(images: list[Image], question: str)" in large.prompt)
         assert "count(" not in large.prompt, "there is no detector"
 
 
@@ -198,7 +204,9 @@ def test_the_range_is_the_smallest_that_holds_nine_cases_in_ten() -> None:
         chances = [rng.random() ** 2 for _ in range(9)]
         likely = [0.0] * 10
         for kept in itertools.product((0, 1), repeat=9):
-            likely[sum(kept)] += math.prod(one if yes else 1 - one for one, yes in zip(chances, kept, strict=True))
+            likely[sum(kept)] += math.prod(
+                chance if yes else 1 - chance for chance, yes in zip(chances, kept, strict=True)
+            )
         low, high = number_range([*chances, 1.0, 0.0])
         assert sum(likely[low - 1 : high]) >= 0.9
         narrower = high - low
@@ -209,7 +217,7 @@ def test_the_range_is_the_smallest_that_holds_nine_cases_in_ten() -> None:
 def test_chances_say_what_was_answered() -> None:
     eyes = Evidence("eyes", choices=("yes", "no"), scores=(0.3, 0.7))
     assert chance_of_yes("no", [eyes]) == pytest.approx(0.3)
-    fits = [chance_of_yes("yes", [Evidence("itm", scores=(one,))]) for one in (6.0, 7.0, 9.0)]
+    fits = [chance_of_yes("yes", [Evidence("itm", scores=(each,))]) for each in (6.0, 7.0, 9.0)]
     assert 0.5 <= fits[0] < fits[1] < fits[2] <= 1 and chance_of_yes("no", [Evidence("itm", scores=(-9.0,))]) < 0.01
     both = chance_of_yes("yes", [Evidence("itm", scores=(7.0, 7.0))])
     assert both < fits[1], "two things had to fit"
@@ -225,14 +233,14 @@ def test_a_reply_that_says_neither_is_unread_and_never_no() -> None:
     program = 'answer = select(images, "Is there a cat?")'
     with engine(program, vague, settings=settings, captioner=captioner) as vqa:
         (selection,) = vqa.run(grey(6), program).selections
-        assert [one.image.index for one in selection.picked] == [1, 3, 5]
-        assert [one.index for one in selection.unread] == [4]
-        sure = vqa.run([one for place, one in enumerate(grey(6)) if place != 3], program).selections[0]
+        assert [pick.image.index for pick in selection.picked] == [1, 3, 5]
+        assert [each.index for each in selection.unread] == [4]
+        sure = vqa.run([each for place, each in enumerate(grey(6)) if place != 3], program).selections[0]
         assert (selection.low, selection.high) == (sure.low, sure.high + 1), "it may be either"
         with pytest.raises(ProgramRuntimeError, match="said neither: 'there is a cat'"):
             vqa.run(grey(6)[3], 'answer = query(img, "Is there a cat?")')
         groups = vqa.group(grey(6), "Is there a cat?")
-        assert {row.answer: [one.index for one in row.pictures] for row in groups} == {
+        assert {row.answer: [picture.index for picture in row.pictures] for row in groups} == {
             "yes": [1, 3, 5],
             "no": [2, 6],
             "": [4],

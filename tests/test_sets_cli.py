@@ -64,28 +64,32 @@ def test_what_the_models_do_not_know_is_neither_selected_nor_grouped(photos: Pat
 def test_ask_counts_a_folder_and_lists_the_pictures_behind_it(photos: Path, codevqa: CommandLine) -> None:
     asked = ("ask", "photos", "-q", "How many images show a house?")
     done = codevqa(*asked)
-    said = done.stdout.splitlines()
+    lines = done.stdout.splitlines()
     assert done.returncode == 0, done.stderr
-    assert said[0] == "1" and "  photos/garden.png" in said and "  photos/shelf-1.png" not in said
+    assert lines[0] == "1" and "  photos/garden.png" in lines and "  photos/shelf-1.png" not in lines
     assert "1 file is left out. notes.jpg: " in done.stderr
-    told = json.loads(codevqa(*asked, "--json", "--quiet").stdout)
-    assert told["answer"] == "1" and told["pictures"]["1"] == "photos/garden.png" and len(told["pictures"]) == 4
-    (selection,) = told["selections"]
-    assert [one["path"] for one in selection["picked"]] == ["photos/garden.png"]
+    reported = json.loads(codevqa(*asked, "--json", "--quiet").stdout)
+    assert (
+        reported["answer"] == "1"
+        and reported["pictures"]["1"] == "photos/garden.png"
+        and len(reported["pictures"]) == 4
+    )
+    (selection,) = reported["selections"]
+    assert [each["path"] for each in selection["picked"]] == ["photos/garden.png"]
     assert (selection["count"], selection["left"], selection["unread"]) == (1, 0, [])
 
 
-@pytest.mark.parametrize("given", ["lines", "nul", "glob", "many"])
-def test_lists_patterns_and_many_files_are_collections(given: str, tmp_path: Path, codevqa: CommandLine) -> None:
+@pytest.mark.parametrize("text", ["lines", "nul", "glob", "many"])
+def test_lists_patterns_and_many_files_are_collections(text: str, tmp_path: Path, codevqa: CommandLine) -> None:
     paths = [f"many/{path.name}" for path in sorted(colors(tmp_path / "many", 11).iterdir())]
-    if given == "lines":
+    if text == "lines":
         (tmp_path / "list").write_text("\r\n".join(paths))
-    words = {"lines": ["--from", "list"], "nul": ["--from", "-"], "glob": ["many/*.png"], "many": paths}[given]
-    stdin = "\0".join(paths) if given == "nul" else ""
+    words = {"lines": ["--from", "list"], "nul": ["--from", "-"], "glob": ["many/*.png"], "many": paths}[text]
+    stdin = "\0".join(paths) if text == "nul" else ""
     with engine('answer = query(images[10], "Is it blue?")') as vqa:
         done = codevqa("ask", *words, "-q", "Is it?", "--json", "--quiet", stdin=stdin, engine=vqa)
-    told = json.loads(done.stdout)
-    assert told["answer"] == "yes" and list(told["pictures"].values()) == paths
+    reported = json.loads(done.stdout)
+    assert reported["answer"] == "yes" and list(reported["pictures"].values()) == paths
 
 
 def test_a_folder_of_one_picture_is_a_set(tmp_path: Path, codevqa: CommandLine) -> None:
@@ -122,14 +126,14 @@ def test_what_ended_early_says_how_far_it_came(tmp_path: Path) -> None:
 
 
 def test_compared_numbers_differ_by_ranges(tmp_path: Path) -> None:
-    one = found(tmp_path, Selection("?", picks(0.9, 0.9, 0.8), (), 2, 4))
-    other = replace(one, answer=replace(one.answer, text="9"))
-    lines = list(compare_answers(["A", "BB"], [one, other]))
+    each = found(tmp_path, Selection("?", picks(0.9, 0.9, 0.8), (), 2, 4))
+    other = replace(each, answer=replace(each.answer, text="9"))
+    lines = list(compare_answers(["A", "BB"], [each, other]))
     assert (
         lines[0] == "A   3, 2 to 4 likely  (of 40 pictures)" and lines[2] == "A - BB: -6; their ranges do not overlap"
     )
-    words = replace(one, answer=replace(one.answer, text="red"))
-    assert len(list(compare_answers(["A", "BB"], [one, words]))) == 2
+    words = replace(each, answer=replace(each.answer, text="red"))
+    assert len(list(compare_answers(["A", "BB"], [each, words]))) == 2
 
 
 def test_select_prints_paths_alone_and_copies_over_nothing(photos: Path, tmp_path: Path, codevqa: CommandLine) -> None:
@@ -174,8 +178,8 @@ def test_compare_runs_one_program_on_each_folder(photos: Path, tmp_path: Path, c
         with engine(["answer = len(images) * 10"]) as vqa:  # which writes no second one
             return codevqa("compare", "photos", "other", "-q", "How many?", *words, "--quiet", engine=vqa).stdout
 
-    told = json.loads(said("--json"))["answers"]
-    assert [one["answer"] for one in told] == ["40", "20"] and len({one["program"] for one in told}) == 1
+    reported = json.loads(said("--json"))["answers"]
+    assert [each["answer"] for each in reported] == ["40", "20"] and len({each["program"] for each in reported}) == 1
     assert said().splitlines()[-1] == "photos - other: 20"
 
 
@@ -189,12 +193,12 @@ def test_index_says_where_it_lies_and_can_be_dropped(tmp_path: Path, codevqa: Co
 
 
 def test_index_computes_each_picture_once(photos: Path) -> None:
-    told: list[tuple[int, int]] = []
+    reported: list[tuple[int, int]] = []
     for forwards in (4, 0):
         with CodeVQA.from_preset("mini") as vqa:
-            vqa.index(Collection(photos), lambda *numbers: told.append(numbers))
+            vqa.index(Collection(photos), lambda *numbers: reported.append(numbers))
             assert vqa.models.matcher.stats.vision_forwards == forwards  # type: ignore[union-attr]
-    assert told == [(4, 4)] * 2
+    assert reported == [(4, 4)] * 2
 
 
 def test_a_long_run_needs_a_yes(tmp_path: Path, codevqa: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -215,7 +219,7 @@ def test_a_long_run_needs_a_yes(tmp_path: Path, codevqa: CommandLine, monkeypatc
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [
         (("select", "empty", "a dog"), "empty has no picture that can be read. Give a folder"),
         (("select", "deep", "a dog"), "Look into its folders with --recursive."),
@@ -234,12 +238,14 @@ def test_a_long_run_needs_a_yes(tmp_path: Path, codevqa: CommandLine, monkeypatc
         (("index",), "No picture was given."),
     ],
 )
-def test_what_cannot_be_done_is_told(words: tuple[str, ...], said: str, tmp_path: Path, codevqa: CommandLine) -> None:
+def test_what_cannot_be_done_is_told(
+    words: tuple[str, ...], message: str, tmp_path: Path, codevqa: CommandLine
+) -> None:
     (tmp_path / "empty").mkdir()
     (tmp_path / "file").touch()
     colors(tmp_path / "deep" / "sub", 1)
     done = codevqa(*words)
-    assert_one_clear_line(done, said)
+    assert_one_clear_line(done, message)
     assert "loading" not in done.stderr
 
 

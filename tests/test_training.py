@@ -86,8 +86,8 @@ def test_other_wordings_ask_for_the_same_things_and_none_is_held_out() -> None:
     for form, kinds in PARAPHRASES.items():
         for name, others in kinds.items():
             kind = TABLE[form][name]
-            held_out = {one.removeprefix(UNSEEN).lower() for one in kind.wordings if one.startswith(UNSEEN)}
-            assert held_out.isdisjoint(one.lower() for one in others), name
+            held_out = {wording.removeprefix(UNSEEN).lower() for wording in kind.wordings if wording.startswith(UNSEEN)}
+            assert held_out.isdisjoint(each.lower() for each in others), name
             scenes = draw_scenes(rng, form)
             while scenes[0].style != kind.styles[0] or len(scenes) not in kind.pictures:
                 scenes = draw_scenes(rng, form)
@@ -134,24 +134,24 @@ def test_the_script_runs_and_what_it_writes_can_be_loaded(tmp_path: Path) -> Non
 @pytest.fixture(scope="module")
 def pair() -> Pair:
     torch.manual_seed(0)
-    made = Pair().eval()
+    built = Pair().eval()
     with torch.no_grad():  # away from initial values, so that a swapped weight shows
-        for parameter in made.parameters():
+        for parameter in built.parameters():
             parameter.add_(0.05 * torch.randn_like(parameter))
-    return made
+    return built
 
 
 def test_every_caption_is_true_and_most_are_not_true_elsewhere() -> None:
     rng, elsewhere = random.Random(11), []
     for _ in range(150):
         scene, other = (sample_scene(rng, max_things=8) for _ in range(2))
-        told = [
+        reported = [
             *draw_captions(scene, rng, 3),
             *draw_captions(scene, rng, 2, {0}),
             *(telling(scene, rng, "touch tower") or []),
         ]
-        assert [text for text in told if is_true(scene, text) is not True] == [], scene
-        elsewhere += [is_true(other, text) for text in told]
+        assert [text for text in reported if is_true(scene, text) is not True] == [], scene
+        elsewhere += [is_true(other, text) for text in reported]
     assert np.mean([verdict is False for verdict in elsewhere]) > 0.8
 
 
@@ -166,8 +166,8 @@ def test_texts_tell_the_truth() -> None:
         assert shows(scene, draw_query(rng, scene))
         twins = [other for _ in range(3) if (other := twin(rng, scene)) is not None]
         assert draw_contrast(rng, scene, twins).fits(scene)
-        told = vision_texts.statements(rng, scene)
-        bare = [re.sub("^a picture of |^there is |^there are ", "", text) for text in told or ()]
+        statements = vision_texts.statements(rng, scene)
+        bare = [re.sub("^a picture of |^there is |^there are ", "", text) for text in statements or ()]
         assert [is_true(scene, text) for text in bare] == [True, False][: len(bare)]
     assert [what.name for what in mentions("is the small red star above the blocks")] == ["small red star", "block"]
 
@@ -178,8 +178,8 @@ def test_relevance_equals_the_package(pair: Pair, tmp_path: Path) -> None:
     texts = [draw_query(rng, scene) for scene in scenes]
     ids = torch.zeros(3, 20, dtype=torch.long)
     for row, text in enumerate(texts):
-        given = [6, *text_ids(text)[:18], 3]
-        ids[row, : len(given)] = torch.tensor(given)
+        inputs = [6, *text_ids(text)[:18], 3]
+        ids[row, : len(inputs)] = torch.tensor(inputs)
     pixels = torch.from_numpy(np.stack([np.asarray(draw_scene(scene)) for scene in scenes]))
     pair.half().float()  # what is exported is in half precision
     mine = pair.relevance(ids, pair.see(pixels))
@@ -187,7 +187,7 @@ def test_relevance_equals_the_package(pair: Pair, tmp_path: Path) -> None:
     pair.float()
     matcher = BlipMatcher.from_pretrained(str(tmp_path / "matcher"), block=2, average="all")
     requests = [MatchRequest(load_picture(draw_scene(scene)), text) for scene, text in zip(scenes, texts, strict=True)]
-    theirs = torch.stack([torch.from_numpy(one.relevance.copy()).flatten() for one in matcher.match(requests)])
+    theirs = torch.stack([torch.from_numpy(match.relevance.copy()).flatten() for match in matcher.match(requests)])
     torch.testing.assert_close(mine, theirs, rtol=2e-3, atol=float(theirs.max()) * 2e-3)
 
 
@@ -212,16 +212,16 @@ def test_texts_are_true_known_to_the_tokenizer_and_name_nothing_held_out() -> No
     rng, tokenizer = random.Random(1), vlm_data.build_tokenizer()
     for pictures in (1, 1, 1, 2, 3, 5) * 4:
         scenes = vlm_data.draw_group(rng, pictures)
-        made = vlm_data.texts(rng, scenes)
-        assert len({text.kind for text in made}) > 2
-        for text in made:
+        texts = vlm_data.texts(rng, scenes)
+        assert len({text.kind for text in texts}) > 2
+        for text in texts:
             assert "<unk>" not in tokenizer.tokenize(f"{text.asked} {text.answer}")
             named = {(what.color, what.kind) for what in mentions(text.asked.lower())}
             assert not named & HELD_OUT
             if text.kind == "elementary":
                 question = text.asked.removesuffix(vlm_data.SUFFIX)
                 assert truth.query_truth(scenes[0], question) == text.answer
-        assert tokenizer.decode(tokenizer(made[-1].answer)["input_ids"]) == made[-1].answer
+        assert tokenizer.decode(tokenizer(texts[-1].answer)["input_ids"]) == texts[-1].answer
     statement = "There is a red cup."
     assert vlm_data.is_it_true(statement, "yes") == word_question(statement, "asked", "set")
 
@@ -243,18 +243,18 @@ def test_a_packed_row_gives_what_the_saved_folder_gives_for_each_prompt(tmp_path
     network = AutoModelForImageTextToText.from_pretrained(tmp_path, dtype=torch.float32).eval()
     scenes = vlm_data.draw_group(rng, 3)
     pictures = [draw_scene(scene) for scene in scenes]
-    made = vlm_data.texts(rng, scenes)
-    tokens, segments, weights = vlm_data.row_of(tokenizer.backend_tokenizer, made, vlm_data.text_length(3))
+    texts = vlm_data.texts(rng, scenes)
+    tokens, segments, weights = vlm_data.row_of(tokenizer.backend_tokenizer, texts, vlm_data.text_length(3))
     pixels = torch.from_numpy(np.stack([np.asarray(picture) for picture in pictures]))
     ready = torch.from_numpy(tokens).long()[None], torch.from_numpy(segments)[None]
     with torch.no_grad():
         packed = trainee.read(trainee.see(pixels), *ready)[0]
         for number in (1, 2, 3):
             prompt = processor.apply_chat_template(
-                [vlm.user_turn(3, made[number - 1].asked)], add_generation_prompt=True
+                [vlm.user_turn(3, texts[number - 1].asked)], add_generation_prompt=True
             )
-            given = processor(text=[prompt], images=[pictures], return_tensors="pt")
-            alone = network(**given).logits[0, -1]
+            inputs = processor(text=[prompt], images=[pictures], return_tensors="pt")
+            alone = network(**inputs).logits[0, -1]
             first = int(np.flatnonzero((segments == number) & (weights > 0))[0])
             torch.testing.assert_close(packed[first - 1], alone, rtol=1e-3, atol=2e-3)
 
@@ -286,8 +286,8 @@ FLOORS = {
 
 def below(figures: dict[str, dict[str, float]], floors: dict[str, float]) -> dict[str, tuple[float, float]]:
     """Figures under their floors; a figure that is not there is under any."""
-    found = {name: figures[name]["value"] if name in figures else -1.0 for name in floors}
-    return {name: (found[name], floor) for name, floor in floors.items() if found[name] < floor}
+    actual = {name: figures[name]["value"] if name in figures else -1.0 for name in floors}
+    return {name: (actual[name], floor) for name, floor in floors.items() if actual[name] < floor}
 
 
 @pytest.mark.slow

@@ -36,8 +36,8 @@ def at_once(ask: Callable[[Asked], Any], asked: Sequence[Asked], threads: int = 
 
     def all_from(start: int) -> list[Any]:
         places = [*range(start, len(asked)), *range(start)]
-        found = {place: ask(asked[place]) for place in places}
-        return [found[place] for place in range(len(asked))]
+        actual = {place: ask(asked[place]) for place in places}
+        return [actual[place] for place in range(len(asked))]
 
     with ThreadPoolExecutor(threads) as pool:
         return list(pool.map(all_from, range(threads)))
@@ -59,20 +59,20 @@ def test_engines_over_one_set_of_models_answer_as_each_alone(mini: CodeVQA) -> N
     other = replace(settings, seed=5, query=replace(settings.query, captions=5))
 
     def answers(engine: CodeVQA) -> list[tuple[object, ...]]:
-        return [(one.text, one.program, str(one.error)) for one in engine.ask_many(asked)]
+        return [(answer.text, answer.program, str(answer.error)) for answer in engine.ask_many(asked)]
 
-    with CodeVQA(mini.writer, mini.models, settings) as one, CodeVQA(mini.writer, mini.models, other) as two:
-        expected = [answers(one), answers(two)]
+    with CodeVQA(mini.writer, mini.models, settings) as each, CodeVQA(mini.writer, mini.models, other) as two:
+        expected = [answers(each), answers(two)]
         with ThreadPoolExecutor(2) as pool:
-            assert list(pool.map(answers, (one, two))) == expected
+            assert list(pool.map(answers, (each, two))) == expected
     assert len({program for answered in expected for _, program, _ in answered}) > 5
 
 
 @pytest.mark.parametrize("way", ["packed", "slots", "generate"])
 def test_threads_read_what_each_reads_alone(way: str) -> None:
     lm = lm_kit.build(llama, way)
-    found = at_once(lambda request: lm.generate([request])[0], mixed())
-    assert found == [lm_kit.alone(llama)] * 3
+    actual = at_once(lambda request: lm.generate([request])[0], mixed())
+    assert actual == [lm_kit.alone(llama)] * 3
 
 
 def test_turns_are_given_in_the_order_of_asking_and_may_be_entered_again() -> None:
@@ -170,8 +170,8 @@ def test_a_model_that_takes_requests_as_they_come_gives_way(who: str) -> None:
         while len(answered) < 8:
             time.sleep(0.001)
         for _ in range(3):
-            found = asyncio.run(ask(request)) if who == "engine" else lm.generate([request])[0]
-            assert found == expected
+            actual = asyncio.run(ask(request)) if who == "engine" else lm.generate([request])[0]
+            assert actual == expected
     finally:
         stop.set()
         thread.join()

@@ -52,20 +52,20 @@ def towers(eyes: TransformersEyes) -> list[int]:
     """Returns a list that receives an entry whenever the vision tower runs."""
     calls: list[int] = []
     inner = eyes._network.model
-    tower = next(one for name in ("vision_model", "visual", "vision_tower") if (one := getattr(inner, name, None)))
+    tower = next(each for name in ("vision_model", "visual", "vision_tower") if (each := getattr(inner, name, None)))
     tower.register_forward_hook(lambda *_: calls.append(1))
     return calls
 
 
-def same(found: Sequence[Sight], expected: Sequence[Sight]) -> None:
-    for one, other in zip(found, expected, strict=True):
-        assert (one.text, one.prompt_tokens, one.completion_tokens) == (
+def same(sights: Sequence[Sight], expected: Sequence[Sight]) -> None:
+    for first, other in zip(sights, expected, strict=True):
+        assert (first.text, first.prompt_tokens, first.completion_tokens) == (
             other.text,
             other.prompt_tokens,
             other.completion_tokens,
         )
-        assert [choice for choice, _ in one.chances] == [choice for choice, _ in other.chances]
-        np.testing.assert_allclose([p for _, p in one.chances], [p for _, p in other.chances], atol=1e-4)
+        assert [choice for choice, _ in first.chances] == [choice for choice, _ in other.chances]
+        np.testing.assert_allclose([p for _, p in first.chances], [p for _, p in other.chances], atol=1e-4)
 
 
 def prompt(eyes: TransformersEyes, request: LookRequest) -> Any:
@@ -79,11 +79,13 @@ def prompt(eyes: TransformersEyes, request: LookRequest) -> Any:
 
 def test_an_answer_is_what_generate_writes_of_the_pictures_and_the_text(eyes: TransformersEyes) -> None:
     for request in (REQUESTS[0], REQUESTS[3]):
-        given = prompt(eyes, request)
-        made = eyes._network.generate(**given, max_new_tokens=request.max_tokens)[0, given["input_ids"].shape[1] :]
-        (found,) = eyes.look([request])
-        assert found.text == eyes._tokenizer.decode(made, skip_special_tokens=True).strip() != ""
-        assert found.prompt_tokens == given["input_ids"].shape[1] and found.completion_tokens == len(made)
+        inputs = prompt(eyes, request)
+        completion = eyes._network.generate(**inputs, max_new_tokens=request.max_tokens)[
+            0, inputs["input_ids"].shape[1] :
+        ]
+        (actual,) = eyes.look([request])
+        assert actual.text == eyes._tokenizer.decode(completion, skip_special_tokens=True).strip() != ""
+        assert actual.prompt_tokens == inputs["input_ids"].shape[1] and actual.completion_tokens == len(completion)
 
 
 def test_an_answer_depends_on_its_request_alone(eyes: TransformersEyes) -> None:
@@ -109,11 +111,11 @@ def test_features_that_are_kept_give_what_pictures_give(eyes: TransformersEyes, 
 
 def test_chances_are_the_networks_own(eyes: TransformersEyes) -> None:
     (sight,) = eyes.look(REQUESTS[5:])
-    given = prompt(eyes, REQUESTS[5])
+    inputs = prompt(eyes, REQUESTS[5])
     written = [eyes._tokenizer(f" {choice}</s>", add_special_tokens=False).input_ids for choice in REQUESTS[5].choices]
     scores = []
     for own in written:
-        whole = dict(given) | {"input_ids": torch.cat([given["input_ids"], torch.tensor([own])], 1)}
+        whole = dict(inputs) | {"input_ids": torch.cat([inputs["input_ids"], torch.tensor([own])], 1)}
         whole["attention_mask"] = torch.ones_like(whole["input_ids"])
         if "mm_token_type_ids" in whole:
             whole["mm_token_type_ids"] = torch.nn.functional.pad(whole["mm_token_type_ids"], (0, len(own)))
@@ -123,9 +125,9 @@ def test_chances_are_the_networks_own(eyes: TransformersEyes) -> None:
     expected = torch.stack(scores).softmax(0)
     np.testing.assert_allclose([chance for _, chance in sight.chances], expected, atol=1e-4)
     assert sight.text == REQUESTS[5].choices[int(expected.argmax())]
-    for one in eyes.look(REQUESTS[4:]):
-        assert sum(chance for _, chance in one.chances) == pytest.approx(1)
-        assert one.text == max(one.chances, key=lambda pair: pair[1])[0]
+    for each in eyes.look(REQUESTS[4:]):
+        assert sum(chance for _, chance in each.chances) == pytest.approx(1)
+        assert each.text == max(each.chances, key=lambda pair: pair[1])[0]
 
 
 @pytest.mark.parametrize("how", ["refuses", "fewer", "unlike"])
@@ -150,10 +152,10 @@ def test_inseparable_features_are_not_kept(tmp_path: Path, how: str, caplog: pyt
     else:  # a picture alone has more features than it has among several
 
         @wraps(encoder)
-        def halved(**given: torch.Tensor) -> Any:
-            made = encoder(**given)
-            made.pooler_output = [one[::2] for one in made.pooler_output]
-            return made
+        def halved(**kwargs: torch.Tensor) -> Any:
+            built = encoder(**kwargs)
+            built.pooler_output = [each[::2] for each in built.pooler_output]
+            return built
 
         eyes._prompts._encoder = halved
     same(eyes.look(REQUESTS), expected)
@@ -198,11 +200,11 @@ def test_scarce_memory_halves_the_batch_and_frees_features(tmp_path: Path, monke
     calls = towers(eyes)
     generate = eyes._network.generate
 
-    def scarce(**given: Any) -> Any:
-        sizes.append(len(given["input_ids"]))
+    def scarce(**kwargs: Any) -> Any:
+        sizes.append(len(kwargs["input_ids"]))
         if sizes[-1] > 2:
             raise torch.OutOfMemoryError("no memory")
-        return generate(**given)
+        return generate(**kwargs)
 
     monkeypatch.setattr(eyes._network, "generate", scarce)
     same(eyes.look(REQUESTS[:4]), expected[:4])

@@ -72,7 +72,7 @@ def test_half_a_file_is_none(site: Site, monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr("time.sleep", lambda _: None)  # between attempts
     site.hub.breaks_at = 1_000
     assert site.url in refused(site.at(), ModelNotFoundError)
-    assert [one.name for one in site.at().file.parent.iterdir()] == [".lock"], "nothing is left that could be taken"
+    assert [path.name for path in site.at().file.parent.iterdir()] == [".lock"], "nothing is left that could be taken"
     site.hub.breaks_at = None
     assert fetched(site.at()) == BYTES
 
@@ -80,8 +80,8 @@ def test_half_a_file_is_none(site: Site, monkeypatch: pytest.MonkeyPatch) -> Non
 def test_another_file_than_its_checksum_says(site: Site) -> None:
     wrong, right = hashlib.sha256(b"").hexdigest(), hashlib.sha256(BYTES).hexdigest()
     checkpoint = site.at(f"#sha256={wrong}")
-    said = refused(checkpoint)
-    assert wrong in said and right in said and not checkpoint.file.exists()
+    message = refused(checkpoint)
+    assert wrong in message and right in message and not checkpoint.file.exists()
     fetched(site.at(f"#sha256={right.upper()}"))
     assert wrong in refused(checkpoint), "a file that is here is looked at too"
 
@@ -93,9 +93,9 @@ def test_the_first_copy_is_trusted_and_later_ones_held_to_it(site: Site, caplog:
     file = site.at().file
     file.unlink()
     site.hold(BYTES[::-1])
-    said = refused(site.at())
+    message = refused(site.at())
     record = next(file.parent.glob("*.sha256"))
-    assert str(record) in said and not file.exists()
+    assert str(record) in message and not file.exists()
     record.unlink()
     assert fetched(site.at()) == BYTES[::-1]
 
@@ -103,8 +103,8 @@ def test_the_first_copy_is_trusted_and_later_ones_held_to_it(site: Site, caplog:
 def test_what_is_not_there_and_nobody_who_answers(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("time.sleep", lambda _: None)
     gone = WebCheckpoint.at(site.url.replace("tiny", "none"))
-    said = refused(gone, ModelNotFoundError)
-    assert "404" in said and str(gone.file) in said, "where to put it by hand"
+    message = refused(gone, ModelNotFoundError)
+    assert "404" in message and str(gone.file) in message, "where to put it by hand"
     assert "127.0.0.1:9" in refused(WebCheckpoint.at("http://127.0.0.1:9/tiny.pth"), ModelNotFoundError)
 
 
@@ -112,8 +112,8 @@ def test_what_is_not_there_and_nobody_who_answers(site: Site, monkeypatch: pytes
 def test_a_full_disk(site: Site) -> None:
     with site.at().lock():
         site.at().file.with_name("tiny.pth.part").symlink_to("/dev/full")
-    said = refused(site.at())
-    assert "No space left" in said and "Make room" in said
+    message = refused(site.at())
+    assert "No space left" in message and "Make room" in message
 
 
 @pytest.mark.parametrize("address", ["https://host", "https://host/a.pth#md5=1", "https://host/a.pth#sha256=12"])
@@ -138,9 +138,9 @@ def test_a_matcher_by_its_address(site: Site, tmp_path: Path) -> None:
     content = (tmp_path / "tiny.pth").read_bytes()
     site.hold(content)
     assert "network" in missing(f"blip:{site.url}")
-    told: list[str] = []
-    fetch([f"blip:{site.url}"], told.append)
-    assert f"{len(content) / 1e6:.1f} MB  {site.url}" in told[0]
+    messages: list[str] = []
+    fetch([f"blip:{site.url}"], messages.append)
+    assert f"{len(content) / 1e6:.1f} MB  {site.url}" in messages[0]
     shutil.rmtree(site.at().file.parent)
     site.hub.asked.clear()
     convert_lavis(tmp_path / "tiny.pth", write_vocabulary(tmp_path / "vocab.txt"), tmp_path / "by-hand")
@@ -173,8 +173,8 @@ def test_what_lavis_saves_is_loaded(kind: Literal["matcher", "captioner"], tmp_p
     assert convert_lavis(tmp_path / "model.pth", words, tmp_path / "out") == kind
     ours = load_checkpoint(str(tmp_path / "out"), kind, device="cpu", dtype=None).model
     theirs = Reference(str(tmp_path / "out")).model
-    for found, lacking in ((ours.state_dict(), {"text_decoder.cls.predictions.bias"}), (theirs.state_dict(), set())):
-        assert all(torch.equal(found[name], weight) for name, weight in expected.items() if name not in lacking)
+    for actual, lacking in ((ours.state_dict(), {"text_decoder.cls.predictions.bias"}), (theirs.state_dict(), set())):
+        assert all(torch.equal(actual[name], weight) for name, weight in expected.items() if name not in lacking)
 
 
 def test_the_large_tower_has_sixteen_heads(tmp_path: Path, words: Path) -> None:

@@ -68,10 +68,10 @@ def mutants(table: Path = TABLE, root: Path = ROOT) -> Iterator[Mutant]:
         for name in target["code"]:
             file, _, wanted = name.partition("::")
             tree = ast.parse((root / file).read_text("utf-8"))
-            found = [one for one in _functions(tree) if not wanted or one[0] == wanted]
-            if not found:
+            actual = [each for each in _functions(tree) if not wanted or each[0] == wanted]
+            if not actual:
                 raise ValueError(f"{file} has no function {wanted}. Mend {table.name}.")
-            for function, start in found:
+            for function, start in actual:
                 for number, node in enumerate(_guards(tree, start)):
                     lacks = f"{type(node).__name__} {node.lineno} {ast.unparse(node).splitlines()[0]:.60}"
                     yield Mutant(file, function, start, number, lacks, tuple(target["tests"]))
@@ -115,14 +115,14 @@ def run(chosen: Sequence[Mutant], root: Path = ROOT) -> Iterator[tuple[Mutant, b
             if (root / name).exists():
                 (tree / name).parent.mkdir(parents=True, exist_ok=True)
                 shutil.copy2(root / name, tree / name, follow_symlinks=False)
-        failed, said = _fails(tree, list(dict.fromkeys(test for one in chosen for test in one.tests)))
+        failed, message = _fails(tree, list(dict.fromkeys(test for each in chosen for test in each.tests)))
         if failed:
-            raise ValueError(f"The tests fail on the whole code: {said}")
-        for one in chosen:
-            whole = (tree / one.file).read_text("utf-8")
-            (tree / one.file).write_text(one.source(whole), "utf-8")
-            yield one, *_fails(tree, one.tests)
-            (tree / one.file).write_text(whole, "utf-8")
+            raise ValueError(f"The tests fail on the whole code: {message}")
+        for each in chosen:
+            whole = (tree / each.file).read_text("utf-8")
+            (tree / each.file).write_text(each.source(whole), "utf-8")
+            yield each, *_fails(tree, each.tests)
+            (tree / each.file).write_text(whole, "utf-8")
 
 
 def _fails(tree: Path, tests: Sequence[str]) -> tuple[bool, str]:
@@ -145,11 +145,11 @@ def _fails(tree: Path, tests: Sequence[str]) -> tuple[bool, str]:
 
 def main(words: Sequence[str]) -> int:
     """Prints each mutant's fate; returns 1 where one survives."""
-    chosen = [one for one in mutants() if not words or any(word in str(one) for word in words)]
+    chosen = [mutant for mutant in mutants() if not words or any(word in str(mutant) for word in words)]
     caught = 0
-    for one, failed, said in run(chosen):
+    for each, failed, message in run(chosen):
         caught += failed
-        print(f"{'caught  ' if failed else 'SURVIVED'} {one}  [{said:.120}]", flush=True)
+        print(f"{'caught  ' if failed else 'SURVIVED'} {each}  [{message:.120}]", flush=True)
     print(f"{caught} of {len(chosen)} mutants are caught.")
     return 0 if chosen and caught == len(chosen) else 1
 

@@ -44,13 +44,13 @@ def test_the_server_fetches_nothing_for_a_visitor(demo: str) -> None:
 def test_no_file_of_the_server_comes_back_through_a_result(demo: str) -> None:
     """Gradio copies out what a dict of this form names; here programs make such dicts, past the static check."""
     secret = ROOT / "setup.cfg"
-    made = f"import json\nfile = json.loads({json.dumps({'path': str(secret), **META})!r})\n"
+    built = f"import json\nfile = json.loads({json.dumps({'path': str(secret), **META})!r})\n"
     asking = 'img = open_image("Image1.jpg")\nanswer = "done"\ntry:\n    query(img, file)\nexcept Exception:\n    pass'
     real = picture(demo)
     for source in (asking, "answer = file", "answer = [file]", "print(file)\nanswer = 'x'"):
-        kind, data = raw(demo, "run", made + source, [real], "")
+        kind, data = raw(demo, "run", built + source, [real], "")
         assert "file=" not in str(data) and "gradio_api" not in str(data), (kind, data)
-        assert all(isinstance(one, str) for one in data), "Gradio takes no text for a file"
+        assert all(isinstance(example, str) for example in data), "Gradio takes no text for a file"
         if source is asking:
             assert json.loads(data[1])["calls"][1]["error"]["type"] == "TypeError", "it got this far"
     digest = hashlib.sha256(secret.read_bytes()).hexdigest()
@@ -123,7 +123,7 @@ def test_other_sites_other_names_and_other_machines_are_refused(demo: str) -> No
 def test_nobody_passes_the_queue_by(demo: str) -> None:
     """Nor by the number of a handler of the page; behind the queue, page and clients meet the same checks."""
     handlers = httpx.get(f"{demo}config").json()["dependencies"]
-    queued = [one["id"] for one in handlers if one["queue"] is not False and one["backend_fn"]]
+    queued = [handler["id"] for handler in handlers if handler["queue"] is not False and handler["backend_fn"]]
     assert len(queued) >= 3
     for number in queued:
         body = {"data": [[], "Is there a cloud?"], "fn_index": number, "session_hash": "a"}

@@ -54,7 +54,7 @@ def test_a_server_that_never_comes_to_an_end_is_given_up(pieces: tuple[bytes, ..
         if listened:
             events = list(vqa.watch(RED, "Is it?"))
             assert isinstance(events[-1], Failed) and events[-1].error.type == "ServerError", events[-1]
-            assert any(isinstance(one, Writing) for one in events) == (pieces[-1] is WORD)
+            assert any(isinstance(event, Writing) for event in events) == (pieces[-1] is WORD)
         else:
             assert "did not answer" in str(refused(vqa, "Is it?"))
         assert time.monotonic() - began < BOUND

@@ -23,22 +23,22 @@ STYLE = r"((left|top|width):-?[\d.]+%;?|(padding-left|text-indent):-?\d+ch;?)+"
 
 def assert_harmless(html: str) -> Read:
     page = Read(html)
-    for one in page.elements:
-        for name, value in one.attributes.items():
-            assert not name.startswith("on"), (one.tag, name)
+    for element in page.elements:
+        for name, value in element.attributes.items():
+            assert not name.startswith("on"), (element.tag, name)
             if name in ("src", "href", "action", "data", "xlink:href", "srcset", "style"):
                 assert name != "src" or value.startswith("data:image/"), value[:50]
                 assert name != "href" or value.startswith("#"), value[:50]
                 assert name != "style" or re.fullmatch(STYLE, value), value
                 assert name in ("src", "href", "style"), name
-        assert one.tag not in ("iframe", "object", "embed", "link", "form", "base", "textarea")
-    assert all(one.attributes.get("type") == "application/json" for one in page.all("script"))
+        assert element.tag not in ("iframe", "object", "embed", "link", "form", "base", "textarea")
+    assert all(element.attributes.get("type") == "application/json" for element in page.all("script"))
     return page
 
 
 def test_nothing_from_user_model_or_picture_breaks_out_of_the_page() -> None:
-    found, pictures = hostile()
-    page = assert_harmless(trace_page(found, pictures))
+    actual, pictures = hostile()
+    page = assert_harmless(trace_page(actual, pictures))
     assert page.one("h1").text == HOSTILE
     assert page.one(cls="cv-answer").text == HOSTILE
     assert len(page.all("script")) == 1 and len(page.all("style")) == 1
@@ -46,29 +46,29 @@ def test_nothing_from_user_model_or_picture_breaks_out_of_the_page() -> None:
 
 
 def test_nothing_breaks_out_of_the_fragments() -> None:
-    found, pictures = hostile()
-    assert found.program is not None
+    actual, pictures = hostile()
+    assert actual.program is not None
     fragments = [
-        answer_fragment(found, pictures),
-        program_html(found.program.source, found.trace.calls, found.error),
+        answer_fragment(actual, pictures),
+        program_html(actual.program.source, actual.trace.calls, actual.error),
         examples_html([PromptExample(HOSTILE, HOSTILE, HOSTILE)]),
         call_html(CallBegan(1, HOSTILE, {HOSTILE: HOSTILE}, 1), pictures),
-        *(call_html(call, pictures) for call in found.trace.calls),
-        *(evidence_html(one, pictures) for one in found.trace.calls[0].evidence),
+        *(call_html(call, pictures) for call in actual.trace.calls),
+        *(evidence_html(entry, pictures) for entry in actual.trace.calls[0].evidence),
     ]
     for fragment in fragments:
         page = assert_harmless(fragment)
         assert not page.all("script")
-        assert HOSTILE in "".join(one.text for one in page.elements) or MATCHED.kind in fragment
+        assert HOSTILE in "".join(element.text for element in page.elements) or MATCHED.kind in fragment
 
 
 def test_the_page_carries_its_answer_and_cannot_be_ended_by_it() -> None:
-    found, pictures = hostile()
-    found = replace(found, value="\ud800 \u2028 \x00 \x7f")  # text that is no valid Unicode, and controls
-    page = Read(trace_page(found, pictures))
+    actual, pictures = hostile()
+    actual = replace(actual, value="\ud800 \u2028 \x00 \x7f")  # text that is no valid Unicode, and controls
+    page = Read(trace_page(actual, pictures))
     data = page.one("script", id="cv-answer-data").text
     assert "<" not in data and data.isascii()
-    assert Answer.from_json(data) == found
+    assert Answer.from_json(data) == actual
 
 
 def test_the_policy_of_the_page_forbids_scripts_and_requests() -> None:

@@ -52,8 +52,8 @@ CHANGES = st.lists(st.tuples(st.integers(0, 400), st.integers(0, 9), PIECES), ma
 @given(st.sampled_from(WRITTEN), CHANGES, st.integers(1, 3))
 @example("answer = query(img, 'How many s are?')", [], 1)
 def test_a_program_ends_in_time(vqa: CodeVQA, source: str, changes: list[tuple[int, int, str]], count: int) -> None:
-    for at, gone, put in changes:
-        source = source[:at] + put + source[at + gone :]
+    for at, gone, inserted in changes:
+        source = source[:at] + inserted + source[at + gone :]
     began = time.perf_counter()
     with typed_only():
         assert vqa.run(PICTURES[:count], source).text
@@ -161,14 +161,14 @@ class Engine:
 
     def built(self, prompt: str | tuple[Message, ...]) -> Built:
         if isinstance(prompt, str):
-            text, told = prompt, prompt
+            text, reported = prompt, prompt
         else:
             turns = [{"role": turn.role, "content": turn.content} for turn in prompt]
             text = self.tokenizer.apply_chat_template(turns, tokenize=False, add_generation_prompt=True)
-            told = "\n".join(turn.content for turn in prompt)
+            reported = "\n".join(turn.content for turn in prompt)
         special = set(self.tokenizer.all_special_ids)
         tokens = [token for token in self.tokenizer(text)["input_ids"] if token in special]
-        return STRUCTURE.findall(told), tokens
+        return STRUCTURE.findall(reported), tokens
 
     def read(self, caption: str, question: str, pictures: int) -> Built:
         self.caption = caption
@@ -193,9 +193,9 @@ class Engine:
 
 @pytest.fixture(scope="module", params=FORMS)
 def engine(request: pytest.FixtureRequest) -> Iterator[Engine]:
-    made = Engine(*request.param)
-    yield made
-    made.vqa.close()
+    engine = Engine(*request.param)
+    yield engine
+    engine.vqa.close()
 
 
 @forged

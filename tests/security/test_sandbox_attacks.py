@@ -27,8 +27,8 @@ PICTURES = [image.picture for image in IMAGES]
 
 @pytest.fixture(scope="module")
 def vqa() -> Iterator[CodeVQA]:
-    with engine(settings=NARROW) as made:
-        yield made
+    with engine(settings=NARROW) as vqa:
+        yield vqa
 
 
 @pytest.mark.parametrize("through", ["engine", "sandbox"])

@@ -263,8 +263,8 @@ def test_an_answer_is_read_however_the_program_leaves_it(kit: Kit, source: str, 
         with pytest.raises(ProgramAnswerError):
             kit.value(source)
     else:
-        found = kit.value(source)
-        assert found == expected and type(found) is type(expected)
+        actual = kit.value(source)
+        assert actual == expected and type(actual) is type(expected)
 
 
 TOO_MUCH = {
@@ -279,8 +279,8 @@ TOO_MUCH = {
 
 @pytest.fixture(scope="module")
 def vqa() -> Iterator[CodeVQA]:
-    with engine(settings=Settings()) as made:
-        yield made
+    with engine(settings=Settings()) as vqa:
+        yield vqa
 
 
 @pytest.mark.timeout(60)

@@ -85,7 +85,7 @@ def test_behind_the_wall_nobody_can(deed: str, tmp_path: Path) -> None:
     refused = perl(code, behind=True)
     assert refused.returncode > 0, refused.stdout
     assert "denied" in refused.stderr or "not permitted" in refused.stderr, refused.stderr
-    assert sorted(one.name for one in tmp_path.iterdir()) == ["other", "secret"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["other", "secret"]
     outside = perl(code, behind=False)
     assert outside.returncode == 0, f"the deed itself is wrong: {outside.stderr}"
 
@@ -101,13 +101,13 @@ def test_starting_another_program_ends_the_process() -> None:
 @walled
 @with_perl
 @pytest.mark.parametrize(
-    "deed, said",
+    "deed, message",
     [
         ('open(F, "<", "/etc/ld.so.cache") or die $!', "Too many open files"),
         ('$x = "a" x (600 << 20)', "Out of memory"),
     ],
 )
-def test_once_shut_a_process_opens_no_file_and_its_memory_is_bounded(deed: str, said: str) -> None:
+def test_once_shut_a_process_opens_no_file_and_its_memory_is_bounded(deed: str, message: str) -> None:
     fence = workers.WorkerConfinement(0)
     ended = {}
     for shut in (True, False):
@@ -123,17 +123,17 @@ def test_once_shut_a_process_opens_no_file_and_its_memory_is_bounded(deed: str, 
                 fence.shut(process.pid)
             ended[shut] = process.communicate("go\n", timeout=500)[1], process.returncode
     fence.close()
-    assert said in ended[True][0]
+    assert message in ended[True][0]
     assert ended[True][1] > 0
     assert ended[False] == ("", 0)
 
 
 def worker_processes() -> set[psutil.Process]:
-    found = set()
+    collected = set()
     for child in psutil.Process().children():
         with contextlib.suppress(psutil.NoSuchProcess):  # another test's, which is just ending
-            found |= {child} if child.name() == "monty" else set()
-    return found
+            collected |= {child} if child.name() == "monty" else set()
+    return collected
 
 
 def state(worker: psutil.Process) -> dict[str, str]:
@@ -173,7 +173,7 @@ def assert_shut_in(worker: psutil.Process) -> None:
     status = state(worker)
     assert (status["NoNewPrivs"], status["Seccomp"]) == ("1", "2")
     assert int(status["CapBnd"], 16) == 0 or os.getuid() != 0
-    descriptors = {int(one.name): one.readlink() for one in Path(f"/proc/{worker.pid}/fd").iterdir()}
+    descriptors = {int(path.name): path.readlink() for path in Path(f"/proc/{worker.pid}/fd").iterdir()}
     assert sorted(descriptors) == [0, 1, 2]
     assert descriptors[2] == Path("/dev/null")
     assert Path(f"/proc/{worker.pid}/environ").read_bytes() == b""
@@ -251,7 +251,7 @@ except SetupError as error:
 
 @walled
 @pytest.mark.parametrize(
-    "call, argument, errno, filters, said",
+    "call, argument, errno, filters, message",
     [
         (PRCTL.get(MACHINE), 22, 22, 1, "without a second wall: seccomp: Invalid argument."),
         (444, 0, 38, 2, "has a gap: this system has no Landlock."),
@@ -259,15 +259,15 @@ except SetupError as error:
     ids=["no seccomp", "no Landlock"],
 )
 def test_where_it_is_missing_the_log_says_so_once(
-    call: int, argument: int, errno: int, filters: int, said: str
+    call: int, argument: int, errno: int, filters: int, message: str
 ) -> None:
     here = Path(__file__).resolve()
     python = [sys.executable, "-c", POORER, str(here.parents[1]), str(call), str(argument), str(errno)]
-    found = {**os.environ, "PYTHONPATH": os.pathsep.join([str(here.parent), str(here.parents[2])])}
-    done = subprocess.run(python, capture_output=True, text=True, timeout=500, env=found)
-    told = [line for line in done.stderr.splitlines() if "SECURITY.md" in line]
-    assert len(told) == 1, done.stderr
-    assert said in told[0]
+    actual = {**os.environ, "PYTHONPATH": os.pathsep.join([str(here.parent), str(here.parents[2])])}
+    done = subprocess.run(python, capture_output=True, text=True, timeout=500, env=actual)
+    messages = [line for line in done.stderr.splitlines() if "SECURITY.md" in line]
+    assert len(messages) == 1, done.stderr
+    assert message in messages[0]
     *ran, refused = done.stdout.splitlines()
     assert ran == [f"['{filters}']", "x 1"] * 2, done.stdout
     assert "Limits.second_wall" in refused
