@@ -24,7 +24,7 @@ import numpy as np
 from PIL import Image
 
 from codevqa import CodeVQA
-from codevqa.core.collection import Collection
+from codevqa.collections.collection import Collection
 from codevqa.models.protocols import MatchRequest, SimilarityRequest
 
 STEPS = ("open", "open again", "index", "compare", "compare again", "closely")

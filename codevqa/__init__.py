@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from .batching.call_cache import Memory
+    from .collections.collection import Collection
     from .core.answer import Answer
-    from .core.collection import Collection
     from .core.errors import CodeVQAError
     from .core.settings import Limits, QuerySettings, Settings, WriterSettings
     from .core.trace import Call, Evidence, Program, Trace
@@ -35,7 +35,7 @@ _HOMES = {
     "Call": "core.trace",
     "CodeVQA": "engine.codevqa",
     "CodeVQAError": "core.errors",
-    "Collection": "core.collection",
+    "Collection": "collections.collection",
     "Evidence": "core.trace",
     "Groups": "engine.sets",
     "Image": "primitives",

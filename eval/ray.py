@@ -27,8 +27,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from zlib import crc32
 
+from ..collections.collection import Collection
 from ..core.answer import Answer
-from ..core.collection import Collection
 from ..core.errors import InputError, SetupError
 from ..core.trace import Call, Evidence, ImageRef, Trace
 from .run.local import LocalAnswerer

@@ -18,6 +18,8 @@ from typing import IO, Any, Literal, NamedTuple, Protocol
 from PIL import Image
 from pydantic import TypeAdapter
 
+from ..collections.picture_files import PictureFile as StoredFile
+from ..collections.picture_files import archive
 from ..core.errors import (
     ImageError,
     InputError,
@@ -27,10 +29,8 @@ from ..core.errors import (
     SetupError,
     UnknownNameError,
 )
-from ..core.given_files import open_file
 from ..core.images import Picture, load_picture
-from ..core.picture_files import PictureFile as StoredFile
-from ..core.picture_files import archive
+from ..core.input_files import open_file
 from ..core.trace import Cost, Form, Method, methods_of
 
 UNASKED = frozenset(

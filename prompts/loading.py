@@ -13,7 +13,7 @@ from types import MappingProxyType
 from typing import TypeVar
 
 from ..core.errors import InputError, UnknownNameError
-from ..core.given_files import parse_json, read_text
+from ..core.input_files import parse_json, read_text
 from .prompt_set import KnowledgeExample, ProgramExample, PromptSet, ReadingExample
 from .records import read_object, read_records
 

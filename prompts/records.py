@@ -12,7 +12,7 @@ from typing import Any, TypeVar, cast
 from pydantic import TypeAdapter, ValidationError
 
 from ..core.errors import InputError
-from ..core.given_files import parse_json, read_lines, read_text
+from ..core.input_files import parse_json, read_lines, read_text
 from ..core.settings import input_error
 
 _Kind = TypeVar("_Kind")

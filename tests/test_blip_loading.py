@@ -18,7 +18,7 @@ from test_collection import fill
 from tiny import noise_picture, write_blip
 from tiny_detector import write_clip
 
-from codevqa.core.collection import Collection, StoredPicture
+from codevqa.collections.collection import Collection, StoredPicture
 from codevqa.core.errors import ModelNotFoundError, SetupError
 from codevqa.models import feature_store
 from codevqa.models.blip import BlipMatcher

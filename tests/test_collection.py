@@ -19,10 +19,10 @@ from data_files import drawn, png
 from engine_kit import engine
 from PIL import Image
 
-from codevqa.core.catalogue import Catalogue
-from codevqa.core.collection import Collection, LeftOut, StoredPicture
+from codevqa.collections.catalogue import Catalogue
+from codevqa.collections.collection import Collection, LeftOut, StoredPicture
+from codevqa.collections.picture_files import PictureFile, recent
 from codevqa.core.errors import ImageError, InputError
-from codevqa.core.picture_files import PictureFile, recent
 from codevqa.engine.many import Question, as_request
 
 HERE = Path(__file__).parent
@@ -124,7 +124,7 @@ def test_many_files_cost_little_and_too_many_are_refused(
     begun = time.process_time()
     assert len(open_()) == 3
     assert time.process_time() - begun < 1
-    monkeypatch.setattr("codevqa.core.collection.MAX_COLLECTION", 2)
+    monkeypatch.setattr("codevqa.collections.collection.MAX_COLLECTION", 2)
     with pytest.raises(InputError, match=r"more than 2 pictures\. Give a part of them."):
         open_().open()
 

@@ -14,7 +14,7 @@ from PIL import Image as PILImage
 from service_kit import VISITOR, StubService, last
 
 from codevqa import Answer, CodeVQA
-from codevqa.core.collection import Collection, StoredPicture
+from codevqa.collections.collection import Collection, StoredPicture
 from codevqa.core.errors import ImageError, InputError
 from codevqa.core.images import load_picture
 from codevqa.core.trace import Call, Evidence, ImageRef, Program, Trace

@@ -10,7 +10,7 @@ from engine_kit import engine
 from PIL import Image as PILImage
 
 from codevqa import CodeVQA, Settings
-from codevqa.core.collection import Collection
+from codevqa.collections.collection import Collection
 from codevqa.core.errors import ModelError, ProgramRuntimeError, PromptTooLongError
 from codevqa.core.question_kind import joins
 from codevqa.engine.program_calls import DETAILED

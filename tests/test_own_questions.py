@@ -11,7 +11,7 @@ import pytest
 from cli_kit import ROOT, CommandLine, Done, assert_one_clear_line
 from eval_kit import fake_engine
 
-from codevqa.core import given_files
+from codevqa.core import input_files
 from codevqa.core.errors import InputError
 from codevqa.eval import Store, evaluate, metric_for, open_dataset
 
@@ -242,7 +242,7 @@ def test_files_of_windows_change_nothing(kind: str, tmp_path: Path, read: Callab
 
 
 def test_a_large_file_is_refused(tmp_path: Path, read: Callable[[str], Done], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(given_files, "LARGEST", 1 << 20)
+    monkeypatch.setattr(input_files, "LARGEST", 1 << 20)
     (tmp_path / "questions.jsonl").write_text(f"{QUESTION}\n" * 30_000)
     assert_one_clear_line(read("questions"), "has more than 1 MB.")
 

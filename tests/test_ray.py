@@ -22,7 +22,7 @@ from eval_kit import Broken, Numbered, asked, environment, fake_engine, timeless
 from PIL import Image as PILImage
 
 from codevqa import CodeVQA
-from codevqa.core.collection import Collection
+from codevqa.collections.collection import Collection
 from codevqa.core.errors import InputError, ServerError, SetupError
 from codevqa.eval import Store, evaluate
 from codevqa.eval.ray import ActorPool, find_room

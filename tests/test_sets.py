@@ -15,7 +15,7 @@ from PIL import Image as PILImage
 from tiny import noise_picture, write_blip
 
 from codevqa import Answer, Collection, QuerySettings, Settings
-from codevqa.core import picture_files
+from codevqa.collections import picture_files
 from codevqa.core.errors import ProgramRuntimeError
 from codevqa.core.images import Picture
 from codevqa.core.selection import chance_of_yes, number_range

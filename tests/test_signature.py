@@ -8,7 +8,7 @@ from typing import Any, Optional
 import pytest
 from PIL import Image as PILImage
 
-from codevqa.core.collection import MAX_COLLECTION
+from codevqa.collections.collection import MAX_COLLECTION
 from codevqa.core.errors import UnknownNameError
 from codevqa.core.images import load_picture
 from codevqa.primitives import Image, Primitive, PrimitiveSet, primitive

@@ -17,7 +17,7 @@ from typing import Any, Generic, TypeVar
 
 from cachetools import LRUCache
 
-from ..core.collection import StoredPicture
+from ..collections.collection import StoredPicture
 from ..models.request_queue import Slot
 from .batcher import BatchCallers, Batcher
 

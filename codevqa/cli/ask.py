@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 from typer import Argument, Exit, Option
 
 from ..core.errors import InputError, ProgramError, SetupError
-from ..core.given_files import read_stdin, read_text
+from ..core.input_files import read_stdin, read_text
 from .options import (
     All,
     AsSet,
@@ -47,8 +47,8 @@ from .terminal import (
 
 if TYPE_CHECKING:
     from ..batching.call_cache import Memory
+    from ..collections.collection import Pictures
     from ..core.answer import Answer
-    from ..core.collection import Pictures
     from ..engine.codevqa import CodeVQA
     from ..engine.request import AskOptions
 
@@ -92,7 +92,7 @@ def ask(
     if question is None and STDIN in (*(images or ()), listed):
         raise InputError("Standard input holds the picture, so you cannot type questions.", hint="Give -q QUESTION.")
     check_place(trace)
-    from ..core.collection import Collection
+    from ..collections.collection import Collection
     from .collections import carry_out, gather_pictures
     from .set_answers import SHOWN, SetAnswer, print_lines, to_json
 

@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, TypeVar
 import typer
 
 from ..batching.call_cache import Memory
-from ..core.collection import Collection
+from ..collections.collection import Collection
 from ..core.errors import InputError
-from ..core.given_files import LARGEST, open_file
+from ..core.input_files import LARGEST, open_file
 from . import waiting
 from .terminal import STDIN, read_pictures, warn
 

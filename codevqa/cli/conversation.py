@@ -16,8 +16,8 @@ from . import waiting
 from .terminal import check_place, warn, write_trace
 
 if TYPE_CHECKING:
+    from ..collections.collection import Pictures
     from ..core.answer import Answer
-    from ..core.collection import Pictures
 
 PROMPT = "codevqa> "
 HELP = """\

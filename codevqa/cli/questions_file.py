@@ -10,11 +10,11 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ..collections.collection import Collection, StoredPicture
 from ..core.answer import Answer
-from ..core.collection import Collection, StoredPicture
 from ..core.errors import CodeVQAError, ErrorRecord, InputError
 from ..core.events import Answered, Failed
-from ..core.given_files import parse_json, pictures_and_question, read_lines, read_stdin, read_text
+from ..core.input_files import parse_json, pictures_and_question, read_lines, read_stdin, read_text
 from ..core.trace import Trace
 from .terminal import STDIN, Bar
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ..collections.collection import Collection, StoredPicture
 from ..core.answer import Answer
-from ..core.collection import Collection, StoredPicture
 from ..core.selection import Pick, Selection
 from ..core.text import visible
 from ..core.trace import ImageRef

@@ -33,8 +33,8 @@ from .terminal import check_choice, open_engine, print_warnings, warn
 
 if TYPE_CHECKING:
     from ..batching.call_cache import Memory
+    from ..collections.collection import Collection, StoredPicture
     from ..core.answer import Answer
-    from ..core.collection import Collection, StoredPicture
     from ..engine.codevqa import CodeVQA
     from ..eval.ray import ActorPool
     from .set_answers import SetAnswer
@@ -227,7 +227,7 @@ def index(
     What is done stays where it is interrupted, and is not done again.
     """
     check_ray(where, ray_address, ray_actors)
-    from ..core.collection import Collection
+    from ..collections.collection import Collection
     from .collections import Pace, expand_paths, open_collection
 
     sources = expand_paths(pictures or (), listed)

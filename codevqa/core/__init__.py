@@ -1,1 +1,4 @@
-"""What all else rests on: answers as data, events, errors, pictures, settings. Imports no other room."""
+"""What all rooms share: answers and traces as data, events, errors, pictures, settings, and what questions want.
+
+In: nothing from another room. Out: frozen data and plain functions of them. (Pages are loaded where an answer is saved.)
+"""

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic import TypeAdapter, ValidationError
 
 from .errors import ErrorRecord, InputError
-from .given_files import parser_errors
+from .input_files import parser_errors
 from .question_kind import joins
 from .selection import Selection, selections
 from .trace import Cost, DomainWarning, Method, Number, Program, Trace, TraceValue

@@ -24,7 +24,7 @@ from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ..core.errors import InputError
-from ..core.given_files import parse_json
+from ..core.input_files import parse_json
 from .limits import DemoLimits
 
 GET = re.compile(

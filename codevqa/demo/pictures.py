@@ -9,8 +9,8 @@ from pathlib import Path
 
 from PIL import Image
 
+from ..collections.collection import Collection
 from ..core.answer import Answer
-from ..core.collection import Collection
 from ..core.errors import ImageError
 from ..core.images import FORMATS, Picture, decode_picture
 from ..pages import LARGE

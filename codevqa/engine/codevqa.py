@@ -11,8 +11,8 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Never, TypeVar, Unpack
 
 from ..batching.model_services import ModelServices
+from ..collections.collection import Pictures
 from ..core.answer import Answer
-from ..core.collection import Pictures
 from ..core.errors import CodeVQAError, InputError, SetupError
 from ..core.events import EventListener
 from ..core.loop_thread import LoopThread, check_process

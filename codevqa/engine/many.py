@@ -12,8 +12,8 @@ from itertools import count
 from queue import SimpleQueue
 from typing import Any, TypeAlias, get_args
 
+from ..collections.collection import Pictures, freeze_pictures
 from ..core.answer import Answer
-from ..core.collection import Pictures, freeze_pictures
 from ..core.errors import InputError
 from ..core.trace import Form, Method
 from .request import Errors, Request

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 
 from ..batching.call_cache import Usage
 from ..batching.model_services import ModelServices
+from ..collections.collection import StoredPicture
 from ..core.answer import Answer
 from ..core.answer_words import DONT_KNOW
-from ..core.collection import StoredPicture
 from ..core.errors import EmptyReadingError, InputError, QuestionError
 from ..core.images import Picture, load_pictures
 from ..core.question_kind import QuestionKind, question_kind

@@ -9,7 +9,7 @@ from typing import Any, Literal, TypeAlias, TypedDict
 from pydantic import InstanceOf
 
 from ..batching.call_cache import Memory
-from ..core.collection import Pictures, freeze_pictures
+from ..collections.collection import Pictures, freeze_pictures
 from ..core.errors import InputError, SetupError, nearest
 from ..core.images import FrozenSource
 from ..core.settings import check_value

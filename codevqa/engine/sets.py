@@ -9,9 +9,9 @@ from dataclasses import dataclass, replace
 from typing import Any, TypeVar, Unpack
 
 from ..batching.call_cache import Memory, Usage
+from ..collections.collection import Collection, Pictures, ProgressListener
 from ..core.answer import Answer
 from ..core.answer_words import DONT_KNOW
-from ..core.collection import Collection, Pictures, ProgressListener
 from ..core.errors import InputError, ProgramError
 from ..core.settings import Settings
 from ..core.trace import ImageRef, Program

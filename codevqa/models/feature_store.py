@@ -27,8 +27,8 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import nn
 
-from ..core.catalogue import cannot_keep
-from ..core.collection import StoredPicture
+from ..collections.catalogue import cannot_keep
+from ..collections.collection import StoredPicture
 from ..core.images import Picture
 
 _log = logging.getLogger(__name__)

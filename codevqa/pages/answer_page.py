@@ -6,8 +6,8 @@ import os
 import secrets
 from pathlib import Path
 
+from ..collections.collection import Pictures, freeze_pictures
 from ..core.answer import Answer
-from ..core.collection import Pictures, freeze_pictures
 from ..core.errors import CodeVQAError, InputError, SetupError
 from ..core.images import Picture, load_pictures
 from .render import answer_fragment, trace_page

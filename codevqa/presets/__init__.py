@@ -1,1 +1,4 @@
-"""From a name to everything an engine needs: presets, and the assembly of their parts."""
+"""Presets, configuration and downloads: from a name to all that an engine needs.
+
+In: names, files, options, environment. Out: a configuration that says where each value comes from; models that are loaded.
+"""

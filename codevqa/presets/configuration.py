@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, get_type_hints
 
 from ..core.errors import InputError, nearest
-from ..core.given_files import parse_toml, read_text
+from ..core.input_files import parse_toml, read_text
 from ..core.settings import Limits, QuerySettings, SetSettings, Settings, WriterSettings, check_value
 from ..core.text import shown_address
 from ..core.trace import Method, methods_of

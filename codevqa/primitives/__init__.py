@@ -1,4 +1,7 @@
-"""The functions programs may call, defined once by typed Python functions."""
+"""The functions that programs may call, defined once by typed Python functions; and few-shot PnP-VQA.
+
+In: a call with plain values and images. Out: its value, and evidence of what the models saw.
+"""
 
 from __future__ import annotations
 

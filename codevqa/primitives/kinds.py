@@ -13,7 +13,7 @@ from typing import Annotated, Any, Union, get_args, get_origin
 
 import numpy as np
 
-from ..core.collection import MAX_COLLECTION
+from ..collections.collection import MAX_COLLECTION
 from ..core.images import Picture
 from ..core.text import NO_TEXT
 from ..core.trace import ImageRef

@@ -20,9 +20,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import IO, Any, TypeAlias
 
+from ...collections.picture_files import archive
 from ...core.errors import InputError, SetupError
-from ...core.given_files import check_values, parse_json, parser_errors, read_lines
-from ...core.picture_files import archive
+from ...core.input_files import check_values, parse_json, parser_errors, read_lines
 from ..task import DatasetPicture, Located
 
 JsonRecord: TypeAlias = dict[str, Any]

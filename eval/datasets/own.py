@@ -17,9 +17,9 @@ from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
-from ...core.collection import Collection
+from ...collections.collection import Collection
 from ...core.errors import InputError, UnknownNameError
-from ...core.given_files import parse_json, pictures_and_question
+from ...core.input_files import parse_json, pictures_and_question
 from ..task import DatasetPicture, Example, Located
 from .files import open_text
 from .loader import Split, gold_text

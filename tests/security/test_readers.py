@@ -27,8 +27,8 @@ from codevqa.cli import questions_file
 from codevqa.cli.models import config_lines
 from codevqa.cli.options import choose_options
 from codevqa.core.errors import InputError, SetupError
-from codevqa.core.given_files import parse_json, pictures_and_question
 from codevqa.core.images import load_picture
+from codevqa.core.input_files import parse_json, pictures_and_question
 from codevqa.core.question_kind import question_kind
 from codevqa.core.text import break_control_tokens, caption_line, one_line
 from codevqa.engine.call_plan import MAX_TEXT, CallPlan

@@ -15,7 +15,7 @@ import torch
 from cachetools import LRUCache
 from torch.nn import functional
 
-from ...core.collection import StoredPicture
+from ...collections.collection import StoredPicture
 from ...core.images import Picture
 from ..cpu_threads import NetworkThread
 from ..cuda_graphs import avoid_cudnn_attention

@@ -21,9 +21,9 @@ from typing import TypeAlias
 
 from PIL import Image as PILImage
 
+from ..core.errors import ImageError, InputError
+from ..core.images import FrozenSource, ImageSource, Picture, freeze_sources, shown_path
 from .catalogue import Catalogue, Known
-from .errors import ImageError, InputError
-from .images import FrozenSource, ImageSource, Picture, freeze_sources, shown_path
 from .picture_files import LeftOut, PictureFile, Search, Source, decode_once
 
 __all__ = [

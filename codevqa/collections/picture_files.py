@@ -14,8 +14,8 @@ from typing import TypeAlias
 from cachetools import LRUCache, cached
 from PIL import Image as PILImage
 
-from .errors import ImageError, InputError
-from .images import MAX_BYTES, Picture, decode_picture, load_picture, shown_path
+from ..core.errors import ImageError, InputError
+from ..core.images import MAX_BYTES, Picture, decode_picture, load_picture, shown_path
 
 ENDINGS = frozenset((".jpg", ".jpeg", ".jpe", ".jfif", ".png", ".webp", ".gif", ".bmp", ".tif", ".tiff", ".mpo"))
 """What the names of pictures end in: of a folder's files, no others are opened."""
