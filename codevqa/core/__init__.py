@@ -1,4 +1,4 @@
 """What all rooms share: answers and traces as data, events, errors, pictures, settings, and what questions want.
 
-In: nothing from another room. Out: frozen data and plain functions of them. (Pages are loaded where an answer is saved.)
+In: nothing from another room. Out: frozen data and plain functions of them. (Saving an answer loads pages.)
 """
