@@ -20,7 +20,6 @@ from typing import Literal, Protocol, TypeAlias, TypeGuard
 import numpy as np
 import numpy.typing as npt
 
-from ..core.errors import CodeVQAError
 from ..core.images import Picture
 from ..core.trace import Method, methods_of
 from .domain import Domain
@@ -64,26 +63,15 @@ class Completion:
     """Whether the tokens were reckoned from the characters, since nobody counted them."""
 
 
-class RequestFeed(Protocol):
-    """Requests of many callers, for a model that begins new ones while it works on others."""
-
-    def take(self, most: int) -> Sequence[tuple[int, GenerationRequest]]:
-        """Returns the next requests, each with its number; none where nobody waits, or others want the model."""
-        ...
-
-    def give(self, number: int, result: Completion | CodeVQAError) -> None:
-        """Hands out what was made of a request, or why nothing was."""
-        ...
-
-
 class LanguageModel(Protocol):
     """Continues text.
 
     It may have more attributes. ``chat`` says whether it has a chat template, ``chat_only`` whether it cannot continue
     a text at all. ``cheap`` says whether several texts at once take little more time than one, as on a GPU: then
     several programs are written for a question. ``reading_shots`` is how many examples of reading it was trained with.
-    ``joins`` says whether its method ``generate_joining(feed)`` works on the requests of a :class:`RequestFeed` until
-    none is left, begins new ones while it works on others, and hands out each completion when it has ended.
+    ``joins`` says whether its method ``generate_joining(feed)`` works on the requests of a
+    :class:`~codevqa.models.request_queue.RequestQueue` until none is left, begins new ones while it works on others,
+    and hands out each completion when it has ended.
     ``context`` is how many tokens prompt and completion may take, and ``count(prompt)`` returns the tokens of a prompt,
     from any thread: with both, nothing is prepared that it could not read.
     """

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, TypeAlias
 
 from ..core.errors import ProgramError
 from ..core.events import EventListener, Prepared, PromptExample, Writing
@@ -33,12 +33,8 @@ CHEAP_DRAFTS = 3
 """Programs written at most where the settings leave it open and more take little time."""
 
 
-class Generate(Protocol):
-    """Asks a language model one thing; calls made at the same time share a batch."""
-
-    async def __call__(self, request: GenerationRequest) -> Completion:
-        """Returns the completion of the request."""
-        ...
+Generate: TypeAlias = Callable[[GenerationRequest], Awaitable[Completion]]
+"""Asks a language model one thing; calls made at the same time share a batch."""
 
 
 class Writer:

@@ -19,7 +19,8 @@ from ...core.errors import CodeVQAError, ModelError, PromptTooLongError, SetupEr
 from ..chat_template import without_system
 from ..gpu_lock import lock_on
 from ..library_errors import first_line
-from ..protocols import Completion, GenerationRequest, Message, RequestFeed, cut_at_stop
+from ..protocols import Completion, GenerationRequest, Message, cut_at_stop
+from ..request_queue import RequestQueue
 from ..text_stream import stream_of
 from ..weights import precision_text
 from .cpu.decoder import PackedDecoder
@@ -174,7 +175,7 @@ class TransformersLM:
                 self._run(Work(tokenised, self._find_end, give))
             return [completions[request.index] for request in tokenised]
 
-    def generate_joining(self, feed: RequestFeed) -> None:
+    def generate_joining(self, feed: RequestQueue[GenerationRequest, Completion]) -> None:
         """Continues the prompts of a feed until it has no more; each begins as soon as another has ended.
 
         Raises:
