@@ -210,8 +210,8 @@ class Maker:
 
     def block(self, depth: int) -> list[str]:
         """Returns lines of a body."""
-        built = [line for _ in range(self._random.randint(1, 2)) for line in self.statement(depth + 1)]
-        return [f"    {line}" for line in built]
+        body = [line for _ in range(self._random.randint(1, 2)) for line in self.statement(depth + 1)]
+        return [f"    {line}" for line in body]
 
     def statement(self, depth: int) -> list[str]:
         """Returns the lines of a statement."""
@@ -307,17 +307,17 @@ def main() -> None:
     asked.add_argument("--seed", type=int, default=1)
     options = asked.parse_args()
     warnings.simplefilter("ignore")
-    kit, actual = Kit(), Counter[str]()
+    kit, outcomes = Kit(), Counter[str]()
     for number in range(options.count):
         source = Maker(options.seed * 1_000_000 + number).program()
         how = compare(kit, source)
-        actual[how] += 1
+        outcomes[how] += 1
         if how in ("different", "failed"):
             print(f"--- {how}: program {number}\n{source}\n-> {in_cpython(source)}", flush=True)
             with contextlib.suppress(ProgramError):
                 print(f"   {in_sandbox(kit, source)}")
     kit.close()
-    print(dict(actual))
+    print(dict(outcomes))
 
 
 if __name__ == "__main__":

@@ -127,8 +127,8 @@ class Reference:
             "logits_processor": LogitsProcessorList([sampling]),
         }
         ends = {"eos_token_id": end, "pad_token_id": self.tokenizer.pad_token_id}
-        completion = self.model.text_decoder.generate(**inputs, **bounds, **ends, do_sample=False)
-        tokens: list[int] = completion[0, ids.shape[1] :].tolist()
+        output = self.model.text_decoder.generate(**inputs, **bounds, **ends, do_sample=False)
+        tokens: list[int] = output[0, ids.shape[1] :].tolist()
         return tokens[: tokens.index(end) + 1] if end in tokens else tokens
 
     @torch.inference_mode()
@@ -136,10 +136,10 @@ class Reference:
         """The decoder's logits after each token of the prompt; benchmarks/parity.py compares them."""
         opening = self.tokenizer(prompt)["input_ids"][1:-1]
         ids = torch.tensor([[self.tokenizer.convert_tokens_to_ids("[DEC]"), *opening]])
-        actual: torch.Tensor = self.model.text_decoder(
+        logits: torch.Tensor = self.model.text_decoder(
             input_ids=ids, encoder_hidden_states=self.seen(request), use_cache=False
         ).logits[0]
-        return actual
+        return logits
 
     def seen(self, request: CaptionRequest) -> torch.Tensor:
         """What a caption sees: chosen patches after CLS, or all with it."""

@@ -46,7 +46,7 @@ def chromium() -> str | None:
 
 def need_browser() -> None:
     """Skips the test where there is no browser; fails it where one was promised."""
-    lacks = [each for each in ("gradio", "playwright") if importlib.util.find_spec(each) is None]
+    lacks = [package for package in ("gradio", "playwright") if importlib.util.find_spec(package) is None]
     lacks += [] if chromium() else ["Chromium"]
     if lacks and os.environ.get("CODEVQA_REQUIRE_BROWSER") == "1":
         pytest.fail(f"CODEVQA_REQUIRE_BROWSER is set, but there is no {lacks[0]}", pytrace=False)
@@ -190,12 +190,12 @@ class Visitor:
 
     def calls(self) -> list[CallCard]:
         """The calls' cards, in their order."""
-        actual = (
+        cards = (
             self["live"]
             .locator(".cv-call")
             .evaluate_all("cards => cards.map(card => [card.dataset.name, card.dataset.state, card.innerText])")
         )
-        return [CallCard(*each) for each in actual]
+        return [CallCard(*card) for card in cards]
 
     def until(self, done: Callable[[], bool], what: str) -> None:
         """Waits for something the page is to show."""
@@ -203,17 +203,17 @@ class Visitor:
         while not done():
             if time.monotonic() > end:
                 self.shot(f"failed-{re.sub('[^a-z]+', '-', what.lower())}")
-                message = self.server.said.read_text()[-2000:] if self.server else ""
-                all_inner_texts = self["message"].all_inner_texts()
+                output = self.server.output_path.read_text()[-2000:] if self.server else ""
+                messages = self["message"].all_inner_texts()
                 raise AssertionError(
-                    f"{what} did not come.\n{all_inner_texts}\nComplaints: {self.complaints}\nServer: {message}"
+                    f"{what} did not come.\n{messages}\nComplaints: {self.complaints}\nServer: {output}"
                 )
             self.page.wait_for_timeout(50)
 
     def focused(self) -> str:
         """The part that has the focus; empty where it has no name."""
-        actual: str = self.page.evaluate("(document.activeElement.closest('[id^=cv-]') || {id: 'cv-'}).id.slice(3)")
-        return actual
+        name: str = self.page.evaluate("(document.activeElement.closest('[id^=cv-]') || {id: 'cv-'}).id.slice(3)")
+        return name
 
     def shot(self, name: str) -> None:
         SCREENSHOTS.mkdir(parents=True, exist_ok=True)
@@ -228,10 +228,10 @@ class Visitor:
         """What axe finds to be serious or critical on the page, contrast of texts too, each as one line."""
         from axe_playwright_python.sync_playwright import Axe
 
-        collected: list[dict[str, Any]] = Axe().run(self.page).response["violations"]
+        violations: list[dict[str, Any]] = Axe().run(self.page).response["violations"]
         return [
-            f"{each['id']}: {each['help']}. {len(each['nodes'])} places: "
-            + ", ".join(str(node["target"]) for node in each["nodes"][:3])
-            for each in collected
-            if each["impact"] in ("serious", "critical")
+            f"{violation['id']}: {violation['help']}. {len(violation['nodes'])} places: "
+            + ", ".join(str(node["target"]) for node in violation["nodes"][:3])
+            for violation in violations
+            if violation["impact"] in ("serious", "critical")
         ]

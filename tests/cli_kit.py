@@ -75,15 +75,15 @@ class CommandLine:
 
     def __call__(self, *words: object, stdin: str | bytes = "", engine: Any = None, **variables: str) -> Done:
         """Runs a command, with an engine of one's own in place of the one that it would open."""
-        message, reported = io.StringIO(), io.StringIO()
-        with pytest.MonkeyPatch.context() as patch, redirect_stdout(message), redirect_stderr(reported):
+        output, errors = io.StringIO(), io.StringIO()
+        with pytest.MonkeyPatch.context() as patch, redirect_stdout(output), redirect_stderr(errors):
             for name in os.environ.keys() - environment().keys():
                 patch.delenv(name)
             for name, value in variables.items():
                 patch.setenv(name, value)
             patch.setattr(sys, "argv", ["codevqa", *map(str, words)])
-            inputs = stdin if isinstance(stdin, bytes) else stdin.encode()
-            patch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(inputs), encoding="utf-8"))
+            data = stdin if isinstance(stdin, bytes) else stdin.encode()
+            patch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(data), encoding="utf-8"))
             patch.setattr(
                 CodeVQA, "from_configuration", self.engines.configured if engine is None else lambda _: engine
             )
@@ -92,7 +92,7 @@ class CommandLine:
                 status = 0
             except SystemExit as ended:
                 status = ended.code if isinstance(ended.code, int) else 0 if ended.code is None else 1
-        return Done(status, message.getvalue(), reported.getvalue())
+        return Done(status, output.getvalue(), errors.getvalue())
 
 
 def assert_one_clear_line(done: Done, words: str, status: int = 2) -> None:

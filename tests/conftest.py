@@ -193,5 +193,5 @@ def visit(browser: Browser, server: Server) -> Iterator[Callable[..., Visitor]]:
     """Makes visitors of the demo, with the page open."""
     from pages_kit import visiting
 
-    with visiting(browser, server) as vqa:
-        yield vqa
+    with visiting(browser, server) as visit:
+        yield visit

@@ -63,9 +63,9 @@ def pack(folder: Path, archive: Path) -> None:
     shutil.rmtree(folder)
 
 
-def only(actual: Iterable[One]) -> One:
-    (each,) = actual
-    return each
+def only(elements: Iterable[One]) -> One:
+    (element,) = elements
+    return element
 
 
 def seen(example: Example) -> list[tuple[int, ...]]:

@@ -45,7 +45,7 @@ class Server:
 
     url: str
     process: int
-    said: Path
+    output_path: Path
     """What it printed."""
 
 
@@ -57,9 +57,9 @@ def demo_server(folder: Path, auth: str | None = None, **limits: Any) -> Iterato
     """
     keep_out = ("CODEVQA", "OPENAI", "GRADIO", "HF_")
     clean = {name: value for name, value in os.environ.items() if not name.startswith(keep_out)}
-    message, log = folder / "said", folder / "traffic"
+    output_path, log = folder / "said", folder / "traffic"
     with (
-        message.open("wb") as output,
+        output_path.open("wb") as output,
         subprocess.Popen(
             [sys.executable, "-c", SCRIPT, json.dumps([limits, auth])],
             cwd=ROOT,
@@ -69,16 +69,16 @@ def demo_server(folder: Path, auth: str | None = None, **limits: Any) -> Iterato
         ) as process,
     ):
         try:
-            while not (first := message.read_text()).endswith("\n"):
+            while not (first := output_path.read_text()).endswith("\n"):
                 assert process.poll() is None, first
                 time.sleep(0.05)
             assert first.startswith("listening on http://127.0.0.1:"), first
-            yield Server(first.split()[2], process.pid, message)
+            yield Server(first.split()[2], process.pid, output_path)
             process.terminate()
             process.wait(60)
         finally:
             process.kill()
-    assert message.read_text() == f"{first}ended\n"
+    assert output_path.read_text() == f"{first}ended\n"
     assert "socket.bind 127.0.0.1" in seen(log), "the log sees what the server does"
     assert outside(log) == []
 

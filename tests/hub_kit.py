@@ -97,10 +97,10 @@ class _Handler(BaseHTTPRequestHandler):
         for name, files in self.hub.repositories.items():
             kind = "" if name.startswith("datasets/") else "models/"
             if path.startswith(f"/api/{kind}{name}/tree/"):
-                self._send(json.dumps([_about(*pair) for pair in files.items()]).encode(), body=body)
+                self._send(json.dumps([_about(*entry) for entry in files.items()]).encode(), body=body)
                 return
             if path.startswith(f"/api/{kind}{name}"):
-                about = {"id": name, "sha": COMMIT, "siblings": [_about(*pair) for pair in files.items()]}
+                about = {"id": name, "sha": COMMIT, "siblings": [_about(*entry) for entry in files.items()]}
                 self._send(json.dumps(about).encode(), body=body)
                 return
             file = path.removeprefix(f"/{name}/resolve/").partition("/")[2]

@@ -50,21 +50,27 @@ def mixed(count: int = 14, seed: int = 3) -> list[GenerationRequest]:
     """Prompts of many lengths, some with the same beginning, some of them marked, with limits and stop strings."""
     draw = random.Random(seed)
     words = ["red", "ball", "box", "img", "=", "query(", "left", "?", "\n", "answer", "if"]
-    built = []
+    requests = []
     for number in range(count):
         text = " ".join(draw.choices(words, k=draw.randint(1, 20)))
         head = HEAD if number % 3 else ""
         stop = ("\n", draw.choice("abcdefgh")) if number % 4 == 1 else ()
-        built.append(GenerationRequest(head + text, draw.randint(1, 30), stop, len(head) if number % 2 else 0))
+        requests.append(GenerationRequest(head + text, draw.randint(1, 30), stop, len(head) if number % 2 else 0))
     # The same prompt twice, one that begins another, and one token.
-    return [*built, built[-1], GenerationRequest(HEAD, 9), GenerationRequest(HEAD + "x", 9), GenerationRequest("", 5)]
+    return [
+        *requests,
+        requests[-1],
+        GenerationRequest(HEAD, 9),
+        GenerationRequest(HEAD + "x", 9),
+        GenerationRequest("", 5),
+    ]
 
 
 def ending() -> Any:
     """Llama that may end a text with a token that it writes early on."""
     model = llama()
-    built, _ = reference(llama, "What color is the car?", 12)
-    model.config.eos_token_id = next(token for at, token in enumerate(built) if at >= 3 and token not in built[:at])
+    tokens, _ = reference(llama, "What color is the car?", 12)
+    model.config.eos_token_id = next(token for at, token in enumerate(tokens) if at >= 3 and token not in tokens[:at])
     return model
 
 
@@ -80,12 +86,12 @@ def folder_of(make: Callable[[], Any]) -> Path:
     return folder
 
 
-def build(make: Callable[[], Any], way: str = "packed", *, schedule: Schedule = LATE, **kwargs: Any) -> TransformersLM:
+def build(make: Callable[[], Any], way: str = "packed", *, schedule: Schedule = LATE, **options: Any) -> TransformersLM:
     """A model that decodes in packed passes, in slots as on a GPU, with or without kernels, or by ``generate``."""
     if way not in ("slots", "kernels"):
-        return TransformersLM.from_pretrained(folder_of(make), device="cpu", loop=way == "packed", **kwargs)
+        return TransformersLM.from_pretrained(folder_of(make), device="cpu", loop=way == "packed", **options)
     network, tokenizer, _ = load_causal_lm(folder_of(make), "cpu", None)
-    lm, most = TransformersLM(network, tokenizer, name="tiny", **kwargs), kwargs.get("max_batch") or 16
+    lm, most = TransformersLM(network, tokenizer, name="tiny", **options), options.get("max_batch") or 16
     more: dict[str, Any] = {"schedule": schedule, "kernels": plain_kernels if way == "kernels" else None}
     lm.decoder = SlotDecoder(network, pad=0, max_batch=most, prefix_bytes=1 << 28, stats=LMStats(), **more)
     return lm
@@ -105,21 +111,21 @@ def reference(make: Callable[[], Any], prompt: Any, most: int) -> tuple[list[int
     """What transformers itself decodes greedily: tokens and text."""
     model, tokenizer = theirs(make)
     ids = tokenizer(prompt, return_tensors="pt")["input_ids"]
-    completion = model.generate(
+    tokens = model.generate(
         ids,
         attention_mask=torch.ones_like(ids),
         max_new_tokens=min(most, CONTEXT - ids.shape[1]),
         do_sample=False,
         eos_token_id=[model.generation_config.eos_token_id, *control_tokens(tokenizer.get_vocab())],
     )[0, ids.shape[1] :].tolist()
-    return completion, tokenizer.decode(completion, skip_special_tokens=True)
+    return tokens, tokenizer.decode(tokens, skip_special_tokens=True)
 
 
 @functools.cache
 def alone(make: Callable[[], Any]) -> list[Completion]:
     """What ``model.generate`` says to the mixed prompts, one at a time."""
     lm = build(make, "generate", max_batch=1)
-    message = [lm.generate([GenerationRequest(r.prompt, r.max_tokens, r.stop)])[0] for r in mixed()]
+    completions = [lm.generate([GenerationRequest(r.prompt, r.max_tokens, r.stop)])[0] for r in mixed()]
     assert lm.stats.generate_calls == len(mixed()) and lm.stats.steps == 0
-    assert len({completion.text for completion in message}) > len(message) // 2
-    return message
+    assert len({completion.text for completion in completions}) > len(completions) // 2
+    return completions

@@ -53,8 +53,8 @@ def streamed(*texts: str, chat: bool = False, finish: str | None = "stop") -> Re
 
 def pieces(texts: Sequence[str], chat: bool, finish: str | None) -> Iterator[str]:
     for text in texts:
-        message = {"delta": {"content": text}} if chat else {"text": text}
-        yield event({"choices": [{"index": 0, **message, "finish_reason": None}], "usage": None})
+        content = {"delta": {"content": text}} if chat else {"text": text}
+        yield event({"choices": [{"index": 0, **content, "finish_reason": None}], "usage": None})
     if finish is not None:
         yield event(
             {"choices": [{"index": 0, "delta" if chat else "text": {} if chat else "", "finish_reason": finish}]}

@@ -33,8 +33,8 @@ answer = there
 
 
 def picture(width: int = 40, height: int = 30, color: str = "#3366cc", name: str = "") -> Picture:
-    picture = load_picture(Image.new("RGB", (width, height), color))
-    return Picture(picture.pixels, picture.key, name)
+    unnamed = load_picture(Image.new("RGB", (width, height), color))
+    return Picture(unnamed.pixels, unnamed.key, name)
 
 
 PICTURES = (picture(60, 40, name="first.png"), picture(40, 40, "red", "second.png"), picture(30, 50, "green"))
@@ -80,7 +80,7 @@ def answer(**fields: object) -> Answer:
         Call(9, "find_matching_image", {"images": [ImageRef(1), ImageRef(2)]}, ImageRef(2), 0.1, None, (MATCHED,)),
     )
     program = Program(SOURCE, "Is it there?", "image", ("mini-7", "mini-3"), "THE PROMPT", "THE COMPLETION")
-    inputs: dict[str, object] = {
+    defaults: dict[str, object] = {
         "question": "Is it there?",
         "text": "no",
         "program": program,
@@ -90,7 +90,7 @@ def answer(**fields: object) -> Answer:
         "models": {"writer": "writing-model", "reader": "reading-model"},
         "tokens": 1234,
     }
-    return Answer(**(inputs | fields))  # type: ignore[arg-type]
+    return Answer(**(defaults | fields))  # type: ignore[arg-type]
 
 
 SYNTAX = ErrorRecord("ProgramSyntaxError", "line 1: '(' was never closed", 1)
@@ -150,7 +150,7 @@ class Read(HTMLParser):
         self._words: list[str] = []
         self.feed(html)
         self.close()
-        assert not self._open, [each.tag for each in self._open]
+        assert not self._open, [element.tag for element in self._open]
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         element = Element(tag, {name: value or "" for name, value in attrs})
@@ -161,7 +161,9 @@ class Read(HTMLParser):
 
     def handle_endtag(self, tag: str) -> None:
         if tag not in self.VOID:
-            assert self._open and self._open[-1].tag == tag, f"</{tag}> closes {[each.tag for each in self._open]}"
+            assert self._open and self._open[-1].tag == tag, (
+                f"</{tag}> closes {[element.tag for element in self._open]}"
+            )
             self._open.pop()
 
     @property
@@ -171,8 +173,8 @@ class Read(HTMLParser):
 
     def handle_data(self, data: str) -> None:
         self._words.append(data)
-        for each in self._open:
-            each.text += data
+        for element in self._open:
+            element.text += data
 
     def all(self, tag: str = "", **wanted: str) -> list[Element]:
         """Elements of a tag; ``cls`` names a class, other keywords attributes (``data_state``)."""
@@ -185,9 +187,9 @@ class Read(HTMLParser):
             and all(element.attributes.get(name.replace("_", "-")) == value for name, value in wanted.items())
         ]
 
-    def one(self, tag: str = "", **wanted: str) -> Element:
-        (actual,) = self.all(tag, **wanted)
-        return actual
+    def element(self, tag: str = "", **wanted: str) -> Element:
+        (element,) = self.all(tag, **wanted)
+        return element
 
 
 def opened(uri: str) -> Image.Image:
@@ -203,18 +205,18 @@ def visiting(browser: Browser, server: Server | None = None) -> Iterator[Callabl
 
     Afterwards none may have asked for anything else or complained, but for the guilty.
     """
-    built: list[tuple[Visitor, str]] = []
+    visitors: list[tuple[Visitor, str]] = []
 
     def visit(page: Path | None = None, *, state: str = "", innocent: bool = True, **options: Any) -> Visitor:
         visitor = Visitor(browser.new_context(**{"viewport": {"width": 1280, "height": 900}} | options), server)
         url = page.as_uri() if page else visitor.open().page.url
-        built.append((visitor, url if innocent else ""))
+        visitors.append((visitor, url if innocent else ""))
         if page:
             visitor.page.goto(f"{url}{state}")
         return visitor
 
     yield visit
-    for visitor, url in built:
+    for visitor, url in visitors:
         visitor.context.close()
         asked = [request for request in visitor.requests if not request.startswith((url, "data:", "blob:"))]
         assert not url or (asked, visitor.complaints) == ([], []), (asked, visitor.complaints)

@@ -26,7 +26,7 @@ class Letters:
 
     def embed(self, sentences: Sequence[str]) -> npt.NDArray[np.float32]:
         return np.array(
-            [[text.lower().count(each) for each in "abcdefghijklmnopqrstuvwxyz"] for text in sentences], "f4"
+            [[text.lower().count(letter) for letter in "abcdefghijklmnopqrstuvwxyz"] for text in sentences], "f4"
         )
 
 

@@ -101,10 +101,10 @@ class Release:
             self.model = model(matcher, None, reader, **options)
         self.model.forward_cap = self.captions
 
-    def imported(self, name: str, *args: Any) -> Any:
+    def imported(self, name: str, *arguments: Any) -> Any:
         """Imports the real modules out of the checkout, and stand-ins for all others."""
         if name.partition(".")[0] not in ABSENT:
-            return __import__(name, *args)
+            return __import__(name, *arguments)
         if name not in REAL:
             return Absent(name, (), dict(self.names))
         if name not in self.modules:
@@ -142,7 +142,7 @@ class Release:
         loader.text_processor = self.imported("lavis.processors.blip_processors").BlipQuestionProcessor()
         loader.vis_processor = lambda image: torch.full((3, 2, 2), float(image.getpixel((0, 0))[0]))
         about = {"question": question, "question_id": 1, "instance_id": 1, "image": f"VG_100K/{pictures[0].name}"}
-        loader.annotation = [{**about, "scenes": [picture.stem for picture in pictures]}]
+        loader.annotation = [{**about, "scenes": [path.stem for path in pictures]}]
         item = loader[0]
         batch: dict[str, Any] = {"text_input": [item["text_input"]]}
         batch |= {name: item[name].unsqueeze(0) for name in {"image", "images"} & set(item)}

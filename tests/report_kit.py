@@ -55,14 +55,14 @@ def digest(script: str) -> str:
 
 
 def policy_of(html: str) -> str:
-    (actual,) = re.findall(r'http-equiv="Content-Security-Policy" content="([^"]*)"', html)
-    policy = unescape(actual)
+    (content,) = re.findall(r'http-equiv="Content-Security-Policy" content="([^"]*)"', html)
+    policy = unescape(content)
     assert policy.startswith("default-src 'none'; img-src data:; style-src 'unsafe-inline'; script-src 'sha256-")
     return policy
 
 
 def example(number: int, **other: Any) -> Example:
-    inputs: dict[str, Any] = {
+    defaults: dict[str, Any] = {
         "question": f"Is thing {number} red?",
         "images": (DatasetPicture(Path(f"/nowhere/{number}.jpg")),),
         "form": "image",
@@ -70,7 +70,7 @@ def example(number: int, **other: Any) -> Example:
         "groups": {"structural": "verify" if number % 2 else "query", "spatial": "yes" if number % 3 else "no"},
         "cluster": str(number // 2),
     }
-    return Example(f"{number:04}", **{**inputs, **other})
+    return Example(f"{number:04}", **{**defaults, **other})
 
 
 def make(
@@ -82,15 +82,21 @@ def make(
     alone: bool = False,
 ) -> Path:
     """A run with these answers of both methods, two questions a cluster or each alone; an empty one is a fallback."""
-    inputs: dict[str, Any] = {"dataset": "gqa", "split": "val", "data_hash": "1", "prompts": "gqa", "prompt_hash": "ab"}
+    defaults: dict[str, Any] = {
+        "dataset": "gqa",
+        "split": "val",
+        "data_hash": "1",
+        "prompts": "gqa",
+        "prompt_hash": "ab",
+    }
     failed: dict[str, Any]
-    with Store.create(path, RunInfo(**{"methods": ("codevqa", "pnpvqa"), **inputs, **(info or {})})) as store:
+    with Store.create(path, RunInfo(**{"methods": ("codevqa", "pnpvqa"), **defaults, **(info or {})})) as store:
         for number, (ours, theirs) in enumerate(answers):
-            each = example(number, **({"cluster": str(number)} if alone else {}))
+            question = example(number, **({"cluster": str(number)} if alone else {}))
             call = {"name": "query", "arguments": {"img": {"image": 1}, "question": "x"}, "value": ours, "error": None}
             failed = {"fallback": True, "error": "ProgramTypeError", "message": "line 1: no"} if not ours else {}
-            row = Row(each.id, "codevqa", 0, ours or theirs, program=program, trace={"calls": [call]}, **failed)
-            store.add(each, [row, Row(each.id, "pnpvqa", 0, theirs)])
+            row = Row(question.id, "codevqa", 0, ours or theirs, program=program, trace={"calls": [call]}, **failed)
+            store.add(question, [row, Row(question.id, "pnpvqa", 0, theirs)])
     return path
 
 

@@ -112,8 +112,8 @@ def test_what_cannot_be_restored_says_so() -> None:
 
 def test_the_pictures_stay_out_of_json_repr_and_comparison() -> None:
     assert "a.png" not in FULL.to_json() and "a.png" not in repr(FULL)
-    for each in (FULL.trace, *FULL.trace.calls, Answered(FULL), Writing("a\n" * 300)):
-        assert len(repr(each)) < 140 and "\n" not in repr(each)
+    for record in (FULL.trace, *FULL.trace.calls, Answered(FULL), Writing("a\n" * 300)):
+        assert len(repr(record)) < 140 and "\n" not in repr(record)
     assert dataclasses.replace(FULL, sources=()) == FULL and Answer.from_json(FULL.to_json()).sources == ()
 
 

@@ -21,14 +21,14 @@ SEEN = ((1400, "light"), (390, "dark"))
 OPEN = "document.querySelectorAll('details').forEach(one => { one.open = true })"
 
 
-def found(visitor: Visitor) -> list[str]:
+def find_violations(visitor: Visitor) -> list[str]:
     """Opens all that is folded; returns what is grave on the page, and where it was seen."""
     visitor.page.evaluate(OPEN)
     lines: list[str] = []
     for width, scheme in SEEN:
         visitor.page.set_viewport_size({"width": width, "height": 900})
         visitor.page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]
-        lines += [f"{each} ({scheme}, {width} px)" for each in visitor.grave()]
+        lines += [f"{violation} ({scheme}, {width} px)" for violation in visitor.grave()]
     return lines
 
 
@@ -48,18 +48,18 @@ def test_axe_finds_nothing_grave_on_a_page_that_was_written(
     saved: dict[str, Path], browser: Browser, name: str
 ) -> None:
     with visiting(browser) as visit:
-        assert found(visit(saved[name])) == []
+        assert find_violations(visit(saved[name])) == []
 
 
 def test_axe_finds_nothing_grave_on_the_demo(visit: Callable[..., Visitor], tmp_path: Path) -> None:
     someone = visit(reduced_motion="reduce")  # colours that pass into others have none of their own
-    assert found(someone) == []
+    assert find_violations(someone) == []
     someone.until(lambda: "yes" in someone.answer(), "the opening example")
-    assert found(someone) == []
+    assert find_violations(someone) == []
     someone.example(4)
     someone.finished()
     someone.edit()
-    assert found(someone) == []
+    assert find_violations(someone) == []
     for number in range(12):
         shutil.copy(PICTURES / f"shelf-{number % 3 + 1}.png", tmp_path / f"{number}.png")
     someone.button("unfold").click()
@@ -69,4 +69,4 @@ def test_axe_finds_nothing_grave_on_the_demo(visit: Callable[..., Visitor], tmp_
     someone.finished()
     someone["gallery"].locator("button[data-picture]").first.click()
     someone.until(lambda: someone["opened"].locator(".cv-call").count() == 1, "its evidence")
-    assert found(someone) == []
+    assert find_violations(someone) == []

@@ -38,15 +38,15 @@ async def check(example: ProgramExample, sandbox: Sandbox, pictures: int) -> Non
     used = {node.id for node in ast.walk(ast.parse(example.program)) if isinstance(node, ast.Name)}
     assert used & {*KNOWN.names} <= {*sandbox.primitives.names} - OPENERS
     await sandbox.check(f"{opening_line(example.form, 1)}\n{example.program}")
-    collected: set[str | None] = set()
+    answers: set[str | None] = set()
     for seed in range(SEEDS):
         trial, _ = await try_out([example.program, ""], sandbox, IMAGES[:pictures], answer_text, seed)
-        collected |= {*trial.behaviour}
-        if len(collected) > 1:
+        answers |= {*trial.behaviour}
+        if len(answers) > 1:
             break
     wanted = question_kind(example.question)
-    assert [each for each in collected if each is None or not each.strip() or wanted.misfit(each)] == []
-    assert len(collected) > 1, f"answers {collected} whatever the primitives return"
+    assert [answer for answer in answers if answer is None or not answer.strip() or wanted.misfit(answer)] == []
+    assert len(answers) > 1, f"answers {answers} whatever the primitives return"
 
 
 def sound(prompts: PromptSet, examples: Sequence[ProgramExample]) -> None:
@@ -86,7 +86,7 @@ def test_a_bank_is_whole(name: str) -> None:
     prompts = load_prompt_set(name)
     assert len(prompts.examples) >= prompts.shots and len(prompts.reading) >= prompts.reading_shots
     for asked in (prompts.examples, prompts.reading):
-        assert [id for id, count in Counter(request.id for request in asked).items() if count > 1] == []
+        assert [id for id, count in Counter(example.id for example in asked).items() if count > 1] == []
     assert len({example.question.lower() for example in prompts.examples}) == len(prompts.examples)
     assert {*prompts.primitives} <= {*KNOWN.names}
     forms: set[Form] = {"image", "set"} if name == "mini" else {prompts.form}
@@ -95,9 +95,9 @@ def test_a_bank_is_whole(name: str) -> None:
     asking = {example.id for example in prompts.examples if "knowledge_query(" in example.program}
     assert {example.id for example in prompts.knowledge} == asking
     if "get_pos" in prompts.primitives:
-        inputs: dict[str, Any] = {}
-        exec(prompts.preamble.replace("{api}", ""), inputs)
-        assert CONSTANTS.items() <= inputs.items()
+        namespace: dict[str, Any] = {}
+        exec(prompts.preamble.replace("{api}", ""), namespace)
+        assert CONSTANTS.items() <= namespace.items()
 
 
 KINDS = {
@@ -127,15 +127,15 @@ KINDS = {
 
 
 def test_the_kind_is_read_off_the_first_words() -> None:
-    actual = {question: question_kind(question) for question in KINDS}
-    assert {question: (kind.kind, kind.choices) for question, kind in actual.items()} == KINDS
+    kinds = {question: question_kind(question) for question in KINDS}
+    assert {question: (kind.kind, kind.choices) for question, kind in kinds.items()} == KINDS
 
 
 @pytest.mark.parametrize("name", ["gqa", "covr", "nlvr2", "nlvr", "mini"])
 def test_every_reading_example_has_an_answer_of_its_kind(name: str) -> None:
     stated, reading = load_prompt_set(name).statements, load_prompt_set(name).reading
     kinds = [(question_kind(example.question, statements=stated), example) for example in reading]
-    wrong = [(each.question, each.answer) for kind, each in kinds if kind.misfit(each.answer)]
+    wrong = [(example.question, example.answer) for kind, example in kinds if kind.misfit(example.answer)]
     assert wrong == []
 
 
@@ -148,17 +148,17 @@ def test_an_answer_of_another_kind_is_told(question: str, answer: str) -> None:
 
 
 def test_a_number_is_found_in_words() -> None:
-    actual = {"four blocks": 4, "there are 2 cups": 2, "no cups": 0}
-    actual |= dict.fromkeys(("a lot", "2 or 3", "1.5", ""))  # type: ignore[arg-type]
-    assert {text: number_in(text) for text in actual} == actual
+    numbers = {"four blocks": 4, "there are 2 cups": 2, "no cups": 0}
+    numbers |= dict.fromkeys(("a lot", "2 or 3", "1.5", ""))  # type: ignore[arg-type]
+    assert {text: number_in(text) for text in numbers} == numbers
     assert question_kind("How many?").fit("-2,000") == "-2,000", "a number that a program counted stays as it is"
 
 
 def test_yes_and_no_are_read_wherever_they_are_plainly_said() -> None:
-    actual = {"No, there is none.": "no", " Yes": "yes", "FALSE": "no", "not at all": "", "nothing": "", "no one": ""}
-    actual |= {"So the answer is **no**.": "no", "Certainly, yes!": "yes", "yes and no": "", "There is a cat.": ""}
-    actual |= {"It is not true.": "", "The sign says no": "", "Yes or no?": "", '{"answer": "yes"}': "yes"}
-    assert {text: yes_or_no(text) for text in actual} == actual
+    answers = {"No, there is none.": "no", " Yes": "yes", "FALSE": "no", "not at all": "", "nothing": "", "no one": ""}
+    answers |= {"So the answer is **no**.": "no", "Certainly, yes!": "yes", "yes and no": "", "There is a cat.": ""}
+    answers |= {"It is not true.": "", "The sign says no": "", "Yes or no?": "", '{"answer": "yes"}': "yes"}
+    assert {text: yes_or_no(text) for text in answers} == answers
     assert [truth(text) for text in ("Yes.", "True", "no", "yes, it is")] == ["yes", "yes", "no", ""]
 
 
@@ -171,11 +171,11 @@ def test_a_statement_is_claimed_only_where_data_has_them_and_english_is_plain() 
 
 
 def test_a_whole_number_is_all_of_a_text() -> None:
-    actual = {"two hundred and six": 206, "twenty-one": 21, "1,000": 1000, "none": 0, "2.0": 2, "-5": -5}
-    actual |= dict.fromkeys(
+    numbers = {"two hundred and six": 206, "twenty-one": 21, "1,000": 1000, "none": 0, "2.0": 2, "-5": -5}
+    numbers |= dict.fromkeys(
         ("half a dozen", "3rd", "B7", "20%", "not two", "2, 2", "two cats", "hundred two", "two three")
     )  # type: ignore[arg-type]
-    assert {text: whole_number(text) for text in actual} == actual
+    assert {text: whole_number(text) for text in numbers} == numbers
 
 
 def test_a_choice_is_put_as_the_question_names_it() -> None:

@@ -65,9 +65,9 @@ def test_a_match_does_not_depend_on_its_batch(folder: str) -> None:
     requests = MATCHES
     alone = [load(folder).match([request])[0] for request in requests]
     for matcher in (load(folder), load(folder, max_batch=2)):
-        for first, other in zip(matcher.match(requests), alone, strict=True):
-            np.testing.assert_allclose(first.relevance, other.relevance, rtol=1e-4, atol=1e-7)
-            assert first.logit == pytest.approx(other.logit, abs=3e-5)
+        for match, other in zip(matcher.match(requests), alone, strict=True):
+            np.testing.assert_allclose(match.relevance, other.relevance, rtol=1e-4, atol=1e-7)
+            assert match.logit == pytest.approx(other.logit, abs=3e-5)
     assert load(folder).match([]) == [] and load(folder).similarity([]) == []
 
 
@@ -141,8 +141,8 @@ def test_the_mini_captioner_writes_what_transformers_writes() -> None:
     requests = [CaptionRequest(PICTURES[place % 4], some, place) for place, some in enumerate(patches)]
     expected = [reference.caption(request) for request in requests]
     assert ours.token_ids(requests) == expected
-    reported = [reference.tokenizer.decode(ids, skip_special_tokens=True).strip() for ids in expected]
-    assert ours.caption(requests) == reported and len(set(reported)) > 6
+    captions = [reference.tokenizer.decode(ids, skip_special_tokens=True).strip() for ids in expected]
+    assert ours.caption(requests) == captions and len(set(captions)) > 6
 
 
 def test_a_caption_is_as_long_as_its_request_says(captions: str) -> None:
@@ -167,15 +167,15 @@ def test_patches_that_are_not_there(captions: str, patches: tuple[int, ...]) -> 
 
 def whole(logits: torch.Tensor, numbers: torch.Tensor, top_k: int, temperature: float) -> list[int]:
     """Sampling by the definition, over the whole vocabulary in NumPy."""
-    collected = []
+    tokens = []
     for row, number in zip(logits.double().numpy(), numbers[:, 0].tolist(), strict=True):
         if number < 0:
-            collected.append(int(row.argmax()))
+            tokens.append(int(row.argmax()))
             continue
         least = np.sort(row)[-top_k]
         below = np.where(row >= least, np.exp((row - row.max()) / temperature), 0).cumsum()
-        collected.append(int((below > number * below[-1]).argmax()))
-    return collected
+        tokens.append(int((below > number * below[-1]).argmax()))
+    return tokens
 
 
 @pytest.mark.parametrize("vocabulary", [60, 5000])
@@ -211,9 +211,9 @@ def test_pixels_are_the_processor_s_bit_for_bit(folder: str, size: tuple[int, in
     settings = PictureSettings(8 * GRID, 2, rescale_factor=1 / 128, image_mean=[0.1, 0.2, 0.3])
     reader = PictureReader(settings, torch.device("cpu"), torch.float32)
     pictures = [photo(seed, *size) for seed in range(3)]
-    actual = reader.normalise(reader.read(pictures)).permute(0, 3, 1, 2)
+    pixels = reader.normalise(reader.read(pictures)).permute(0, 3, 1, 2)
     expected = processor(images=[picture.pixels for picture in pictures], return_tensors="pt")["pixel_values"]
-    assert torch.equal(actual, expected)
+    assert torch.equal(pixels, expected)
 
 
 def test_a_picture_is_resized_and_encoded_once(folder: str, captions: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -234,8 +234,8 @@ def test_a_picture_is_resized_and_encoded_once(folder: str, captions: str, monke
 
 
 def test_the_feature_cache_keeps_to_its_bytes(folder: str) -> None:
-    each = (1 + GRID**2) * 32 * 4
-    matcher = load(folder, feature_cache_bytes=2 * each, max_batch=2)
+    feature_bytes = (1 + GRID**2) * 32 * 4
+    matcher = load(folder, feature_cache_bytes=2 * feature_bytes, max_batch=2)
     zero, first, second = ([SimilarityRequest(picture, "a dog")] for picture in PICTURES[:3])
     for requests in (zero, first, zero, second, zero):  # the least recently used is dropped: first
         matcher.similarity(requests)

@@ -111,7 +111,7 @@ def test_stretches_are_recorded_once_and_left_out_when_all_rows_have_ended(capti
 
 def test_a_recording_keeps_all_that_it_reads_and_writes(captioner: Checkpoint, monkeypatch: pytest.MonkeyPatch) -> None:
     # A graph knows addresses alone: memory that nobody else keeps is given to others, and the replay dies of it.
-    built: list[Any] = []
+    references: list[Any] = []
 
     def record(function: Callable[[], None]) -> Callable[[], None]:
         function()
@@ -123,13 +123,13 @@ def test_a_recording_keeps_all_that_it_reads_and_writes(captioner: Checkpoint, m
 
     def noted(rows: int) -> torch.Tensor:
         logits = blank(rows)
-        built.append(weakref.ref(logits))
+        references.append(weakref.ref(logits))
         return logits
 
     monkeypatch.setattr(decoder.steps, "blank_logits", noted)
     decoder.write(*batch(by, 8, 2))
     gc.collect()
-    assert built and all(logits() is not None for logits in built)
+    assert references and all(logits() is not None for logits in references)
 
 
 def test_recording_can_be_turned_off(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -143,8 +143,8 @@ BOUND = {torch.float32: 2e-6, torch.bfloat16: 5e-3}
 TYPES = pytest.mark.parametrize("dtype", list(BOUND), ids=["float32", "bfloat16"])
 
 
-def apart(tensor: torch.Tensor, expected: torch.Tensor) -> float:
-    return float((tensor.double() - expected.double()).norm() / expected.double().norm())
+def apart(actual: torch.Tensor, expected: torch.Tensor) -> float:
+    return float((actual.double() - expected.double()).norm() / expected.double().norm())
 
 
 def noise(*shape: int, dtype: torch.dtype) -> torch.Tensor:
@@ -189,8 +189,8 @@ def test_attention_to_patches(dtype: torch.dtype, shape: tuple[int, int, int, in
         values,
         attn_mask=None if hidden is None else hidden.float(),
     )
-    attend_seen = kernels.attend_seen(queries, seen, hidden)
-    assert apart(attend_seen, expected.transpose(1, 2).flatten(2)) < BOUND[dtype]
+    actual = kernels.attend_seen(queries, seen, hidden)
+    assert apart(actual, expected.transpose(1, 2).flatten(2)) < BOUND[dtype]
 
 
 @gpu
@@ -203,19 +203,19 @@ def test_tokens_are_drawn_as_on_the_cpu(dtype: torch.dtype, vocabulary: int) -> 
     numbers = torch.rand(256, 3, dtype=torch.float64, device="cuda")[:, 1:2]
     numbers[0] = -1
     expected = draw(logits.cpu(), numbers.cpu(), 50, 0.8)
-    actual = draw(logits, numbers, 50, 0.8).cpu()
+    tokens = draw(logits, numbers, 50, 0.8).cpu()
     # A number within rounding of a boundary may fall on either side.
-    assert int((actual == expected).sum()) >= 254 and actual[0] == expected[0]
+    assert int((tokens == expected).sum()) >= 254 and tokens[0] == expected[0]
 
 
 @gpu
 def test_the_gpu_gives_the_numbers_of_the_cpu(tmp_path: Any) -> None:
     folder = write_blip(tmp_path / "matcher", "matcher")
-    first, other = (
+    cpu_matches, other = (
         BlipMatcher.from_pretrained(folder, device=device, dtype="float32", block=BLOCK).match(MATCHES)
         for device in ("cpu", "cuda")
     )
-    for ours, theirs in zip(first, other, strict=True):
+    for ours, theirs in zip(cpu_matches, other, strict=True):
         np.testing.assert_allclose(ours.relevance, theirs.relevance, rtol=0, atol=1e-3 * ours.relevance.max())
         assert ours.logit == pytest.approx(theirs.logit, abs=1e-2)
     folder = write_blip(tmp_path / "captioner", "captioner", ends=3)

@@ -71,8 +71,8 @@ def test_half_precision_on_disk_is_float32_on_the_cpu(tmp_path: Path) -> None:
 
 def test_a_tokenizer_without_the_opening_tokens(matcher_folder: str, captioner_folder: str, tmp_path: Path) -> None:
     bare = write_blip(tmp_path / "matcher", "matcher", special_tokens=False)
-    actual, expected = matcher(bare).match(PAIRS), matcher(matcher_folder).match(PAIRS)
-    assert [match.logit for match in actual] == pytest.approx([match.logit for match in expected], abs=1e-6)
+    matches, expected = matcher(bare).match(PAIRS), matcher(matcher_folder).match(PAIRS)
+    assert [match.logit for match in matches] == pytest.approx([match.logit for match in expected], abs=1e-6)
     bare = write_blip(tmp_path / "captioner", "captioner", seed=1, special_tokens=False)
     assert captioner(bare).caption(CAPTIONS) == captioner(captioner_folder).caption(CAPTIONS)
 
@@ -129,7 +129,7 @@ def test_the_hub_s_own_compute_as_lavis(owner: str, epsilon: float, matcher_fold
     config["vision_config"]["layer_norm_eps"] = 1e-5
     (snapshot / "config.json").write_text(json.dumps(config))
     at = load_checkpoint(f"{owner}/blip-itm-base-coco", "matcher", device="cpu", dtype=None)
-    norms = [module.eps for module in at.model.vision_model.modules() if isinstance(module, torch.nn.LayerNorm)]
+    norms = [layer.eps for layer in at.model.vision_model.modules() if isinstance(layer, torch.nn.LayerNorm)]
     assert norms == [epsilon] * 5
 
 
@@ -151,8 +151,8 @@ def test_weights_in_a_pickle_are_read(matcher_folder: str, hub_cache: Path, tmp_
     torch.save(load_file(folder / "model.safetensors"), folder / "pytorch_model.bin")
     (folder / "model.safetensors").unlink()
     cached(hub_cache, "some/blip", str(folder), "a" * 40)
-    actual, expected = matcher("some/blip").match(PAIRS), matcher(matcher_folder).match(PAIRS)
-    assert [each.logit for each in actual] == [each.logit for each in expected]
+    matches, expected = matcher("some/blip").match(PAIRS), matcher(matcher_folder).match(PAIRS)
+    assert [match.logit for match in matches] == [match.logit for match in expected]
 
 
 @pytest.fixture
@@ -166,10 +166,10 @@ def files(pictures: tuple[StoredPicture, ...]) -> list[Path]:
 
 def margins(folder: str, pictures: Any, **options: Any) -> tuple[list[float], list[float], int]:
     matcher = load(folder, **options)
-    actual = [match.logit for match in matcher.match([MatchRequest(match, "a red ball") for match in pictures])]
+    logits = [match.logit for match in matcher.match([MatchRequest(picture, "a red ball") for picture in pictures])]
     scores = matcher.similarity([SimilarityRequest(picture, "a red ball") for picture in pictures])
     matcher.keep_features()
-    return actual, scores, matcher.stats.vision_forwards
+    return logits, scores, matcher.stats.vision_forwards
 
 
 def test_a_tower_sees_each_picture_once_and_an_embedding_needs_no_features(tmp_path: Path, pictures: Any) -> None:
@@ -213,8 +213,10 @@ def test_a_damaged_file_is_made_anew(how: str, tmp_path: Path, pictures: Any, ca
             file.write_bytes(damaged)
     with caplog.at_level(logging.WARNING):
         for _ in range(2):
-            actual = [match.logit for match in matcher.match([MatchRequest(match, "a red ball") for match in pictures])]
-            assert actual == pytest.approx(first[0], abs=1e-6)
+            logits = [
+                match.logit for match in matcher.match([MatchRequest(picture, "a red ball") for picture in pictures])
+            ]
+            assert logits == pytest.approx(first[0], abs=1e-6)
         assert margins(folder, pictures)[0] == pytest.approx(first[0], abs=1e-6)
     assert margins(folder, pictures)[2] == 0
 
@@ -225,8 +227,8 @@ def test_a_full_disk_costs_one_warning(
     folder = write_blip(tmp_path / "m", "matcher")
     whole = margins(folder, ())  # nothing is kept yet
 
-    def full(*args: Any) -> None:
-        args[1].write_bytes(b"half")
+    def full(*arguments: Any) -> None:
+        arguments[1].write_bytes(b"half")
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(feature_store, "save_file", full)
@@ -239,14 +241,14 @@ def test_a_full_disk_costs_one_warning(
 
 def test_half_precision_survives_and_processes_add_to_one_another(tmp_path: Path) -> None:
     place = tmp_path / "codevqa-features" / "a"
-    built = {str(number): torch.randn(3, 4).to(torch.bfloat16) for number in range(4)}
+    features = {str(number): torch.randn(3, 4).to(torch.bfloat16) for number in range(4)}
     first, other = FeatureStore(place), FeatureStore(place)
-    first.add({key: built[key] for key in "01"})
-    other.add({key: built[key] for key in "123"})
+    first.add({key: features[key] for key in "01"})
+    other.add({key: features[key] for key in "123"})
     first.save()
     other.save()
     read = FeatureStore(place).read("0123x")
-    assert read.keys() == built.keys() and all(torch.equal(read[key], built[key]) for key in built)
+    assert read.keys() == features.keys() and all(torch.equal(read[key], features[key]) for key in features)
     assert {features.dtype for features in read.values()} == {torch.bfloat16}
 
 

@@ -45,7 +45,7 @@ def asked(visitor: Visitor, number: int = 0) -> str:
 def states(visitor: Visitor) -> dict[str, str]:
     """State of each call of a model by the text it was about."""
     about = (re.search(r"'([^']*)'|\"([^\"]*)\"", card.text) for card in visitor.calls())
-    named = [(actual.group(1) or actual.group(2)) if actual else "" for actual in about]
+    named = [(match.group(1) or match.group(2)) if match else "" for match in about]
     return {name: card.state for name, card in zip(named, visitor.calls(), strict=True) if "open" not in card.name}
 
 
@@ -73,7 +73,7 @@ def test_an_example_is_answered_and_its_program_can_be_changed(visit: Visit) -> 
         someone["download"].click()
     assert waiting.value.suggested_filename.endswith(".html")
     saved = Read(waiting.value.path().read_text("utf-8"))
-    assert len(saved.all("img", cls="cv-heat")) == 2 and saved.one("h1").text == HOUSE
+    assert len(saved.all("img", cls="cv-heat")) == 2 and saved.element("h1").text == HOUSE
 
     shown, editor = someone["annotated"], someone["program"]
     assert shown.is_visible() and not editor.is_visible()

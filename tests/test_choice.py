@@ -54,11 +54,11 @@ def test_worlds_are_the_same_for_equal_wordings_and_differ_by_picture_and_seed()
     counted = "answer = 'yes' if int(query(images[0], 'How many red cups are there?')) > 0 else 'no'"
     boxed = "answer = 'yes' if find_object(images[0], 'red cup') else 'no'"
     elsewhere = programs[0].replace("[0]", "[1]")
-    actual = lived(*programs, counted, boxed, elsewhere, programs[0])
-    assert len(set(actual)) == 3 and len({*actual[:3], *actual[4:6], actual[7]}) == 1
-    assert {*actual[0]} == {"yes", "no"}
-    assert actual == lived(*programs, counted, boxed, elsewhere, programs[0])
-    assert actual[0] != lived(programs[0], seed=1)[0]
+    answers = lived(*programs, counted, boxed, elsewhere, programs[0])
+    assert len(set(answers)) == 3 and len({*answers[:3], *answers[4:6], answers[7]}) == 1
+    assert {*answers[0]} == {"yes", "no"}
+    assert answers == lived(*programs, counted, boxed, elsewhere, programs[0])
+    assert answers[0] != lived(programs[0], seed=1)[0]
 
 
 @pytest.mark.parametrize(("words", "sign"), [("at least 3", ">="), ("exactly two", "=="), ("fewer than 2", "<")])
@@ -68,8 +68,8 @@ def test_an_amount_that_is_asked_for_is_held_against_the_count(words: str, sign:
     counted = (
         f"n = int(query(images[0], 'How many cups are on the table?'))\nanswer = 'yes' if n {sign} {number} else 'no'"
     )
-    actual = lived(asked, counted)
-    assert actual[0] == actual[1] and {*actual[0]} == {"yes", "no"}
+    answers = lived(asked, counted)
+    assert answers[0] == answers[1] and {*answers[0]} == {"yes", "no"}
 
 
 def test_a_world_answers_in_the_kind_that_is_asked_for() -> None:
@@ -102,7 +102,7 @@ def test_each_world_begins_afresh_and_a_failure_is_one_world_s() -> None:
         "answer = (",
     )
     assert time.monotonic() < begun + 10, "one that never ends is run once"
-    assert left == tuple("yes" if ye == "yes" else None for ye in yes)
+    assert left == tuple("yes" if answer == "yes" else None for answer in yes)
     assert keyed == yes and {*kept} == {"5"} and {*max_} == {"2"}
     assert {*wrong, *endless, *unread} == {None}
 
@@ -120,7 +120,7 @@ def test_a_program_in_a_loop_over_worlds_does_what_it_does_alone() -> None:
         f"{asked}if answer == 'x':\n    continue",
     )
     assert yes == lines == new and {*yes} == {"yes", "no"}
-    assert heavy == deep == tuple(None if ye == "yes" else ye for ye in yes)
+    assert heavy == deep == tuple(None if answer == "yes" else answer for answer in yes)
     assert {*ends, *left, *skips} == {None}
 
 
@@ -193,7 +193,7 @@ def asked(
     *,
     repairs: int = 0,
     calls: int = 200,
-    reported: Any = (),
+    event_log: Any = (),
     refuse: bool = True,
     cheap: bool = False,
     images: Any = RED,
@@ -220,7 +220,7 @@ def asked(
     no = dict.fromkeys(("Is it red?", "Is it big?", "Is it small?"), "no")
     with engine(model, answers=no, settings=settings, primitives=primitives) as vqa:
         events = list(vqa.watch(images, "Is there a cup?"))
-    reported += (*events,)
+    event_log += (*events,)
     assert isinstance(events[-1], Answered)
     return events[-1].answer, model
 
@@ -246,7 +246,7 @@ def test_a_program_is_tried_once_for_a_statement_about_many_pictures(monkeypatch
 
     monkeypatch.setattr(program_runs, "try_out", counted)
     with engine(CUP) as vqa:
-        asked_of = [(each, "Is there a cup?") for each in (RED, GREEN, RED)]
+        asked_of = [(picture, "Is there a cup?") for picture in (RED, GREEN, RED)]
         assert [answer.text for answer in vqa.ask_many(asked_of)] == ["yes"] * 3
         vqa.ask(RED, "Is it a cup?")
     assert len(tried) == 2, "once for each question"
@@ -390,11 +390,11 @@ def test_no_more_programs_run_once_their_calls_are_used_up() -> None:
 
 def test_another_program_answers_for_one_that_fails_and_the_baseline_where_all_do() -> None:
     fails = f'{CUP}\nif answer == "yes":\n    answer = int(answer)'
-    events: list[Event] = []
-    answer, _ = asked([fails, fails, OTHER], agree=3, reported=events)
+    event_log: list[Event] = []
+    answer, _ = asked([fails, fails, OTHER], agree=3, event_log=event_log)
     assert answer.text == "no" and not answer.fallback
     assert [draft.answer for draft in answer.trace.drafts] == [None, None, "no"]
-    assert [event.next for event in events if isinstance(event, Rejected)] == ["others"]
+    assert [event.next for event in event_log if isinstance(event, Rejected)] == ["others"]
     answer, _ = asked([fails, fails, f"{BIG}\nanswer = int(answer)"], agree=3)
     assert answer.fallback and answer.error is not None and answer.confidence is None
     assert answer.trace.attempts == ((answer.program, answer.error),)

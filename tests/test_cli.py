@@ -83,7 +83,7 @@ def test_prompt_prints_what_ask_shows(words: tuple[object, ...], tmp_path: Path,
         words = (
             "--lm",
             f"transformers:{chat}",
-            *(f"--set={each}" for each in ("writer.max_tokens=5", "writer.repairs=0", "query.shots=0")),
+            *(f"--set={setting}" for setting in ("writer.max_tokens=5", "writer.repairs=0", "query.shots=0")),
         )
     question = "IS the red  house LEFT of the tree?"
     printed = codevqa("prompt", "-q", question, *words)
@@ -153,21 +153,21 @@ def test_models_lists_every_preset_and_what_is_missing(codevqa: CommandLine) -> 
         assert part["missing"] == ""
         assert part["bytes"] == sum(file.stat().st_size for file in Path(part["place"]).rglob("*") if file.is_file())
     assert "MB on disk" in codevqa("models").stdout
-    stdout = codevqa("models", "mini").stdout
-    assert "mushroom, plane" in stdout and "yellow" in stdout and "base" not in stdout
+    listing = codevqa("models", "mini").stdout
+    assert "mushroom, plane" in listing and "yellow" in listing and "base" not in listing
     first, _ = presets["mini"]["try"]
     assert codevqa("ask", GARDEN, "-q", first, "--quiet").stdout == "red\n"
     assert "What they know: codevqa models" in codevqa("ask", GARDEN, "-q", "Is there a zebra?", "--quiet").stderr
 
 
 def test_output_is_utf_8_whatever_the_terminal_speaks(monkeypatch: pytest.MonkeyPatch) -> None:
-    bytes_io = io.BytesIO()
+    buffer = io.BytesIO()
     monkeypatch.setattr(sys, "argv", ["codevqa", "ask", "\u7ea2.png", "-q", "Is it?"])
-    monkeypatch.setattr(sys, "stderr", io.TextIOWrapper(bytes_io, encoding="cp1252", errors="strict"))
+    monkeypatch.setattr(sys, "stderr", io.TextIOWrapper(buffer, encoding="cp1252", errors="strict"))
     with pytest.raises(SystemExit):
         main()
     sys.stderr.flush()
-    assert bytes_io.getvalue().decode().startswith("codevqa: No picture at \u7ea2.png.")
+    assert buffer.getvalue().decode().startswith("codevqa: No picture at \u7ea2.png.")
 
 
 def test_a_terminal_is_told_nothing_that_it_would_obey(tmp_path: Path, codevqa: CommandLine) -> None:
@@ -178,7 +178,7 @@ def test_a_terminal_is_told_nothing_that_it_would_obey(tmp_path: Path, codevqa: 
     done = codevqa("run", program, GARDEN)
     assert done.returncode == 0 and done.stdout == "red\\x1b[2J \\u202etxt\n", done
     assert "What \\x1b[31m" in done.stderr and not [
-        each for each in done.stderr if not each.isprintable() and each != "\n"
+        character for character in done.stderr if not character.isprintable() and character != "\n"
     ]
     assert_one_clear_line(codevqa("ask", tmp_path / "a\x1b[31m.png", "-q", "Is it?"), "a\\x1b[31m.png")
     assert codevqa("run", program, GARDEN, "--json").stdout.count("\\u001b") >= 1, "JSON says it exactly"
@@ -189,7 +189,7 @@ TRACED = ("ask", GARDEN, "-q", "Is it red?", "--quiet", "--trace")
 
 def page_of(path: Path) -> tuple[Read, Answer]:
     page = Read(path.read_text(encoding="utf-8"))
-    return page, Answer.from_json(page.one("script", id="cv-answer-data").text)
+    return page, Answer.from_json(page.element("script", id="cv-answer-data").text)
 
 
 def test_ask_writes_the_page_of_the_answer_it_prints(tmp_path: Path, codevqa: CommandLine) -> None:
@@ -199,8 +199,8 @@ def test_ask_writes_the_page_of_the_answer_it_prints(tmp_path: Path, codevqa: Co
     assert done.returncode == 0 and done.stderr.splitlines()[-1] == f"codevqa: trace written to {trace}"
     page, answer = page_of(trace)
     assert answer == Answer.from_json(done.stdout)
-    assert page.one(cls="cv-answer").text == "2"
-    assert len(page.all("img", cls="cv-heat")) == 3 and "shelf-2.png" in page.one("body").text
+    assert page.element(cls="cv-answer").text == "2"
+    assert len(page.all("img", cls="cv-heat")) == 3 and "shelf-2.png" in page.element("body").text
     assert list(tmp_path.iterdir()) == [trace]
 
 
@@ -210,7 +210,7 @@ def test_a_fallback_is_said_and_has_a_page(tmp_path: Path, codevqa: CommandLine)
         done = codevqa(*TRACED, trace, engine=vqa)
     assert (done.stdout, done.stderr) == ("yes\n", "")
     page, answer = page_of(trace)
-    assert answer.fallback and answer.error is not None and answer.error.type in page.one("body").text
+    assert answer.fallback and answer.error is not None and answer.error.type in page.element("body").text
     with engine("answer = nothing", repairs=0) as vqa:
         loud = codevqa(*TRACED[:4], engine=vqa)
     assert "codevqa: the program failed (" in loud.stderr and "plain PnP-VQA answered instead" in loud.stderr

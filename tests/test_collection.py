@@ -109,10 +109,10 @@ def test_where_there_is_no_picture_one_line_says_why(tmp_path: Path, open_: Any,
     assert isinstance(asked, InputError)
 
 
-@pytest.mark.parametrize("inputs", [None, 7, [b"photos"], ["a\0b"], {"photos"}])
-def test_what_is_no_path_is_one_line(inputs: Any, tmp_path: Path) -> None:
+@pytest.mark.parametrize("source", [None, 7, [b"photos"], ["a\0b"], {"photos"}])
+def test_what_is_no_path_is_one_line(source: Any, tmp_path: Path) -> None:
     with pytest.raises(InputError):
-        Collection(inputs, index=tmp_path).open()
+        Collection(source, index=tmp_path).open()
 
 
 def test_many_files_cost_little_and_too_many_are_refused(
@@ -135,9 +135,9 @@ def test_names_that_are_no_text_can_be_shown_and_are_kept_apart(tmp_path: Path, 
     for number, name in enumerate((b"\xff.png", b"\xfe.png", b"a\n\x1b[31m.png")):
         Path(os.fsdecode(bytes(photos) + b"/" + name)).write_bytes(picture(number))
     opened = open_().open()
-    assert len({each.key for each in opened}) == len(loads) == 3
-    assert all(each.name.isprintable() and each.name.encode() for each in opened)
-    assert [each.key for each in open_().open()] == [each.key for each in opened] and len(loads) == 3
+    assert len({stored.key for stored in opened}) == len(loads) == 3
+    assert all(stored.name.isprintable() and stored.name.encode() for stored in opened)
+    assert [stored.key for stored in open_().open()] == [stored.key for stored in opened] and len(loads) == 3
 
 
 def test_zip_files_give_their_pictures_and_name_what_is_wrong(tmp_path: Path, open_: Any) -> None:
@@ -158,7 +158,7 @@ def test_zip_files_give_their_pictures_and_name_what_is_wrong(tmp_path: Path, op
     opened = open_(packed)
     assert names(opened.open()) == ["1.PNG", "b/2.png"]
     assert opened.open()[1].member == "b/2.png" and opened.open()[1].pixels.size == (17, 10)
-    wrong = {each.name: each.why for each in opened.left_out}
+    wrong = {omission.name: omission.why for omission in opened.left_out}
     assert wrong.keys() == {"4.png", "5.png", "bomb.bmp", "large.bmp"}
     assert "encrypted" in wrong["4.png"] and wrong["5.png"].startswith("Cannot read 5.png: ")
     assert "grows too much" in wrong["bomb.bmp"] and "too large a file" in wrong["large.bmp"]
@@ -203,9 +203,9 @@ def test_only_what_is_new_is_read_and_a_part_forgets_nothing(tmp_path: Path, ope
     flat = photos / "001.png"  # files of one length, whatever they show
     flat.write_bytes(bmp("red"))
     old = flat.stat()
-    keys = [each.key for each in open_(recursive=True).open()]
+    keys = [picture.key for picture in open_(recursive=True).open()]
     open_().open()
-    assert [each.key for each in open_(recursive=True).open()] == keys and len(loads) == 4
+    assert [picture.key for picture in open_(recursive=True).open()] == keys and len(loads) == 4
     flat.write_bytes(bmp("blue"))
     os.utime(flat, ns=(old.st_atime_ns, old.st_mtime_ns))  # as some programs that copy do
     (photos / "002.png").unlink()
@@ -219,9 +219,9 @@ def test_a_picture_that_changes_afterwards_is_named(tmp_path: Path, open_: Any, 
     (photos / "000.png").write_bytes(picture(50))
     (photos / "001.png").unlink()
     recent.clear()
-    for each, message in zip(opened, ("000.png changed after", "No picture at .*001.png"), strict=False):
+    for stored, message in zip(opened, ("000.png changed after", "No picture at .*001.png"), strict=False):
         with pytest.raises(ImageError, match=message):
-            each.pixels  # noqa: B018
+            stored.pixels  # noqa: B018
     assert opened[2].pixels.size == opened[2].size
 
 
@@ -290,8 +290,8 @@ def test_killed_at_any_time_it_goes_on_and_counts_nothing_twice(tmp_path: Path, 
     before = kept()
     assert process.returncode == -signal.SIGKILL and 128 <= before < 400
     both = [subprocess.Popen(command, cwd=HERE.parent, stdout=subprocess.PIPE, text=True) for _ in range(2)]
-    assert [each.communicate(timeout=120)[0].strip() for each in both] == ["400", "400"]
-    assert kept() == 400 and len({each.key for each in open_().open()}) == 400 and not loads
+    assert [worker.communicate(timeout=120)[0].strip() for worker in both] == ["400", "400"]
+    assert kept() == 400 and len({picture.key for picture in open_().open()}) == 400 and not loads
 
 
 def test_a_file_that_changes_under_an_open_collection_is_not_answered_from_memory(tmp_path: Path) -> None:

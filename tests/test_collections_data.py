@@ -43,8 +43,8 @@ def test_answers_and_pictures_are_those_of_the_programs(tmp_path: Path, monkeypa
             assert run_program(item.program, scenes, "set") == str(row["answer"])
         elif kind != "selection":
             some = [scene for path, scene in zip(paths, scenes, strict=True) if path in row["images"]]
-            actual = run_program(row["program"], some, "set")
-            answers = Counter(actual.split(", ")) if kind == "group" else actual
+            result = run_program(row["program"], some, "set")
+            answers = Counter(result.split(", ")) if kind == "group" else result
             assert answers == row["answer"]
         else:
             question = row["program"].split('"')[1]
@@ -123,20 +123,20 @@ def test_exact_match_and_errors_of_counts(tmp_path: Path) -> None:
 def test_visual_haystacks_reads_its_official_files(tmp_path: Path) -> None:
     def row(answer: str, *needles: str) -> dict[str, Any]:
         question = "For the image with a truck, is there a dog?"
-        message = [{"from": "human", "value": question}, {"from": "gpt", "value": answer}]
-        return {"conversations": message, "pos_image": [*needles], "neg_image": ["coco/test2017/3.jpg", "4.jpg"]}
+        turns = [{"from": "human", "value": question}, {"from": "gpt", "value": answer}]
+        return {"conversations": turns, "pos_image": [*needles], "neg_image": ["coco/test2017/3.jpg", "4.jpg"]}
 
     folder, places = tmp_path / "VHs_qa", ("coco/val2017/1.jpg", "coco/val2017/2.jpg", "coco/test2017/3.jpg")
     dump(folder / "single_needle" / "VHs_large" / "visual_haystack_3.json", [row("yes", "coco/val2017/1.jpg")])
     dump(folder / "multi_needle" / "multi_needle_2" / "visual_haystack_4.json", [row("no", "1.jpg", "val2017/2.jpg")])
     for place in (*places, "coco/test2017/4.jpg"):
         paint(tmp_path / place)
-    each = only(open_dataset("vhs", tmp_path, "single_needle_3"))
-    assert (each.gold, each.form, each.groups) == (("yes",), "set", {"images": "3", "needles": "1"})
-    assert tmp_path / "coco/val2017/1.jpg" in [image.path for image in each.images]
-    assert each.question == "For the image with a truck, is there a dog?"
+    single = only(open_dataset("vhs", tmp_path, "single_needle_3"))
+    assert (single.gold, single.form, single.groups) == (("yes",), "set", {"images": "3", "needles": "1"})
+    assert tmp_path / "coco/val2017/1.jpg" in [image.path for image in single.images]
+    assert single.question == "For the image with a truck, is there a dog?"
     two = only(open_dataset("vhs", tmp_path, "multi_needle_2_4"))
-    assert two.gold == ("no",) and len(seen(two)) == 4 and two.images != each.images
+    assert two.gold == ("no",) and len(seen(two)) == 4 and two.images != single.images
     assert two == only(open_dataset("vhs", tmp_path, "multi_needle_2_4")), "the order is the same every time"
     dump(tmp_path / "odd.json", [row("maybe", "1.jpg")])
     with pytest.raises(InputError, match="odd"):

@@ -31,7 +31,7 @@ from codevqa.presets.presets import PRESETS
 from codevqa.prompts import load_prompt_set as load_prompts
 
 
-def said(*words: str) -> Layer:
+def set_layer(*words: str) -> Layer:
     """What ``--set`` makes of its words."""
     pairs = [word.partition("=") for word in words]
     return Layer("--set", {name: Text(value) for name, _, value in pairs})
@@ -39,18 +39,18 @@ def said(*words: str) -> Layer:
 
 def arguments(target: Callable[..., Any]) -> dict[str, Any]:
     """The annotation of each keyword argument of a loader; where a class method takes any, those of its class."""
-    type_hints = get_type_hints(target.__init__ if inspect.isclass(target) else target)
-    actual: dict[str, Any] = {}
+    hints = get_type_hints(target.__init__ if inspect.isclass(target) else target)
+    annotations: dict[str, Any] = {}
     for name, parameter in inspect.signature(target).parameters.items():
         if parameter.kind is parameter.KEYWORD_ONLY:
-            actual[name] = type_hints[name]
+            annotations[name] = hints[name]
         elif parameter.kind is parameter.VAR_KEYWORD:
-            typed = [get_arg for get_arg in get_args(type_hints[name]) if is_typeddict(get_arg)]
-            actual |= get_type_hints(typed[0]) if typed else arguments(target.__self__)  # type: ignore[attr-defined]
-    return actual
+            typed = [hint for hint in get_args(hints[name]) if is_typeddict(hint)]
+            annotations |= get_type_hints(typed[0]) if typed else arguments(target.__self__)  # type: ignore[attr-defined]
+    return annotations
 
 
-@pytest.mark.parametrize(("role", "back_end"), [(role, each) for role, ones in LOADERS.items() for each in ones])
+@pytest.mark.parametrize(("role", "back_end"), [(role, name) for role, loaders in LOADERS.items() for name in loaders])
 def test_the_table_of_back_ends_has_each_option_of_its_loader(role: str, back_end: str) -> None:
     loader = LOADERS[role][back_end]
     taken = arguments(loader.maker)
@@ -103,7 +103,7 @@ def test_what_loads_no_model_waits_for_pytorch(words: list[str]) -> None:
 )
 def test_a_mistake_is_one_line_that_names_the_field(word: str, message: str) -> None:
     with pytest.raises((InputError, UnknownNameError)) as caught:
-        configure("mini", [said(word)])
+        configure("mini", [set_layer(word)])
     assert str(caught.value).startswith(message)
 
 
@@ -116,20 +116,25 @@ def test_a_number_that_cannot_be_is_refused_where_settings_are_made(value: Any) 
 def test_each_layer_is_over_those_before_it_and_says_so(tmp_path: Path) -> None:
     path = tmp_path / "my.toml"
     path.write_text('preset = "base"\nseed = 5\n[query]\ncaptions = 4\nwitness = false\n[matcher]\ndtype = "float64"\n')
-    built = configure(str(path), [compat_layer("release"), said("query.captions=2")])
+    configuration = configure(str(path), [compat_layer("release"), set_layer("query.captions=2")])
     origins = {"seed": str(path), "query.captions": "--set", "query.stated": "--compat release"}
     origins |= {"workers": "default", "matcher": "preset base"}
-    assert {name: built.origins[name] for name in origins} == origins
-    assert (built.preset, built.settings.seed, built.settings.query.captions) == ("base", 5, 2)
-    assert built.options["matcher"] == {"dtype": "float32"}
+    assert {name: configuration.origins[name] for name in origins} == origins
+    assert (configuration.preset, configuration.settings.seed, configuration.settings.query.captions) == ("base", 5, 2)
+    assert configuration.options["matcher"] == {"dtype": "float32"}
 
 
 def test_options_of_a_layer_go_to_whatever_the_part_is_in_the_end() -> None:
-    built = configure("mini", [said("matcher.dtype=float32"), Layer("--matcher", {"matcher": "blip:some/other"})])
-    assert (built.parts["matcher"], built.options["matcher"]) == ("blip:some/other", {"dtype": "float32"})
-    assert configure("mini", [said("retriever=none")]).parts.keys() == PRESETS["mini"].parts.keys() - {"retriever"}
+    configuration = configure(
+        "mini", [set_layer("matcher.dtype=float32"), Layer("--matcher", {"matcher": "blip:some/other"})]
+    )
+    assert (configuration.parts["matcher"], configuration.options["matcher"]) == (
+        "blip:some/other",
+        {"dtype": "float32"},
+    )
+    assert configure("mini", [set_layer("retriever=none")]).parts.keys() == PRESETS["mini"].parts.keys() - {"retriever"}
     with pytest.raises(InputError, match="There is no retriever to set"):
-        configure("mini", [said("retriever=none", "retriever.device=cpu")])
+        configure("mini", [set_layer("retriever=none", "retriever.device=cpu")])
 
 
 def test_settings_of_a_language_model_do_not_go_to_another(mini: CodeVQA) -> None:
@@ -137,7 +142,7 @@ def test_settings_of_a_language_model_do_not_go_to_another(mini: CodeVQA) -> Non
     assert (own.settings.writer.max_tokens, own.settings.writer.repairs) == (512, 0)
     assert (other.settings.writer.max_tokens, other.settings.writer.repairs) == (512, 1)
     assert (own.origins["writer.repairs"], other.origins["writer.repairs"]) == ("preset mini", "default")
-    kept = configure("mini", [Layer("--lm", {"language_model": "openai:x"}), said("writer.repairs=0")])
+    kept = configure("mini", [Layer("--lm", {"language_model": "openai:x"}), set_layer("writer.repairs=0")])
     assert (kept.settings.writer.repairs, kept.origins["writer.repairs"]) == (0, "--set")
     assert other.settings.sets == own.settings.sets
     prompts = load_prompts("mini")
@@ -153,12 +158,12 @@ def test_what_a_back_end_does_not_have_is_left_out_of_compat_alone() -> None:
 
 
 def test_everything_the_release_does_is_a_field_and_turned_on() -> None:
-    built = configure("base", [compat_layer("release")])
-    values = flat(built.settings) | {
-        f"{role}.{name}": option for role in built.parts for name, option in built.options[role].items()
+    configuration = configure("base", [compat_layer("release")])
+    values = flat(configuration.settings) | {
+        f"{role}.{name}": value for role in configuration.parts for name, value in configuration.options[role].items()
     }
     assert {name: values[name] for name in RELEASE} == dict(RELEASE)
-    assert pickle.loads(pickle.dumps(built)) == built  # noqa: S301  # it travels to other processes
+    assert pickle.loads(pickle.dumps(configuration)) == configuration  # noqa: S301  # it travels to other processes
     with pytest.raises(UnknownNameError, match="There is: release"):
         compat_layer("lavis")
 
@@ -171,8 +176,8 @@ def test_what_config_prints_is_read_back_as_the_same(tmp_path: Path, codevqa: Co
     done = codevqa("config", "--preset", "base", *words)
     assert done.returncode == 0 and done.stderr == "", done.stderr
     path.write_text(done.stdout, encoding="utf-8")
-    built = configure("base", [Layer("--set", {name: Text(value) for name, value in values.items()})]).here()
-    assert replace(configure(str(path)), origins=built.origins, layers=built.layers) == built
+    configuration = configure("base", [Layer("--set", {name: Text(value) for name, value in values.items()})]).here()
+    assert replace(configure(str(path)), origins=configuration.origins, layers=configuration.layers) == configuration
     again = codevqa("config", "--config", path)
     assert tomllib.loads(again.stdout) == tomllib.loads(done.stdout)
     assert "# --set\n" in done.stdout and f"# {path}\n" in again.stdout
@@ -243,7 +248,7 @@ def test_the_library_names_the_option_that_was_meant(mini: CodeVQA) -> None:
 
 def test_a_run_records_every_part_with_the_hashes_of_its_weights(tmp_path: Path) -> None:
     data = Numbered(tmp_path / "pictures", 1)
-    layers = [said("matcher.dtype=float64", "query.captions=2", "workers=2")]
+    layers = [set_layer("matcher.dtype=float64", "query.captions=2", "workers=2")]
     with evaluate(engine_for(data, "mini", layers), data, tmp_path / "run", methods=["pnpvqa"]) as store:
         info = store.info
     matcher = info.parts["matcher"]

@@ -18,7 +18,7 @@ def test_a_script_of_questions_and_commands(tmp_path: Path, codevqa: CommandLine
     lines = [flag, "", f":open '{copy}'", house, f":trace {page}", ":quit", tree]
     done = codevqa("ask", HARBOR, "--quiet", stdin="\n".join(lines))
     assert (done.returncode, done.stdout, done.stderr) == (0, "red\nred\n", "")
-    assert house in Read(page.read_text(encoding="utf-8")).one("h1").text
+    assert house in Read(page.read_text(encoding="utf-8")).element("h1").text
 
 
 def test_a_line_that_fails_is_told_and_the_next_is_answered(tmp_path: Path, codevqa: CommandLine) -> None:

@@ -140,9 +140,9 @@ def test_a_figure_of_a_part_says_so_wherever_it_stands(tmp_path: Path) -> None:
     data = open_dataset("nlvr", statements(tmp_path / "nlvr"), "dev", permutations=2)
     with fake_engine() as vqa:
         evaluate(vqa, data, tmp_path / "run", methods=["pnpvqa"], limit=5).close()
-    message = "not the official split: 2 of 6 pictures a statement; only questions 1 to 5"
+    note = "not the official split: 2 of 6 pictures a statement; only questions 1 to 5"
     with Store.open(tmp_path / "run") as store:
-        assert summary_lines(store.info, summary_of(store))[1] == message
+        assert summary_lines(store.info, summary_of(store))[1] == note
     shown = read(tmp_path / "run").text
     assert shown.count("2 of 6 pictures a statement; only questions 1 to 5") == 2  # in the head, and by the figure
     assert "Not the official split: 2 of 6" in shown

@@ -57,8 +57,8 @@ def step(operation: str, argument: str) -> dict[str, Any]:
     ],
 )
 def test_gqa_spatial_and_steps(program: list[dict[str, Any]], spatial: str, final: str, steps: int) -> None:
-    actual = groups({"question": "What?", "semantic": program})
-    assert (actual["spatial"], actual["spatial_final"], actual["steps"]) == (spatial, final, str(steps))
+    labels = groups({"question": "What?", "semantic": program})
+    assert (labels["spatial"], labels["spatial_final"], labels["steps"]) == (spatial, final, str(steps))
 
 
 def test_gqa_types_and_connectives() -> None:
@@ -165,15 +165,15 @@ def vqa(folder: Path, prefix: str, *, stemmed: bool = False, scale: int = 1000) 
         {"image_id": image, "question": f"What is {k}?", "question_id": image * scale + k}
         for image, k in ((42, 0), (42, 1), (458752, 0))
     ]
-    reported = []
+    annotations = []
     for row in reversed(asked[:2]):
         answers: list[dict[str, Any]] = [{"answer": f"nets {place}", "answer_id": place} for place in range(1, 11)]
         if stemmed:
             answers = [answer | {"raw_answer": answer["answer"], "answer": "net"} for answer in answers]
-        reported.append({"question_id": row["question_id"], "image_id": row["image_id"], "answers": answers})
-    reported[0] |= {"question_type": "what is", "answer_type": "other", "multiple_choice_answer": "net"}
+        annotations.append({"question_id": row["question_id"], "image_id": row["image_id"], "answers": answers})
+    annotations[0] |= {"question_type": "what is", "answer_type": "other", "multiple_choice_answer": "net"}
     dump(folder / f"{prefix}OpenEnded_mscoco_val2014_questions.json", {"info": {}, "questions": asked})
-    dump(folder / f"{prefix}mscoco_val2014_annotations.json", {"info": {}, "annotations": reported})
+    dump(folder / f"{prefix}mscoco_val2014_annotations.json", {"info": {}, "annotations": annotations})
     for number in (42, 458752):
         paint(folder / "val2014" / f"COCO_val2014_{number:012d}.jpg")
 

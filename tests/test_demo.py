@@ -19,8 +19,8 @@ from codevqa.demo.pictures import read_uploads, shipped_answers, shipped_questio
 def test_a_bad_picture_is_told_by_its_name(tmp_path: Path) -> None:
     (tmp_path / "cut.png").write_bytes(GARDEN.read_bytes()[:1500])
     (tmp_path / "heavy.png").write_bytes(GARDEN.read_bytes())
-    reported = {"cut.png": "is damaged", "heavy.png": "is too large a file", "gone.png": "is no longer here"}
-    for name, words in reported.items():
+    messages = {"cut.png": "is damaged", "heavy.png": "is too large a file", "gone.png": "is no longer here"}
+    for name, words in messages.items():
         with pytest.raises(ImageError, match=f"^{name} {words}") as caught:
             read_uploads([str(tmp_path / name)], DemoLimits(upload_bytes=2000), tmp_path, tmp_path / "index")
         assert str(tmp_path) not in str(caught.value)

@@ -67,8 +67,8 @@ def test_app_py_ends_at_once_and_deletes_uploads_whatever_it_loads(
                 assert process.stderr.readline().startswith("codevqa: listening on http://127.0.0.1:")
             time.sleep(0.3)
             process.send_signal(ending)
-            _, message = process.communicate(timeout=2 + 3)  # a busy machine takes its time
+            _, errors = process.communicate(timeout=2 + 3)  # a busy machine takes its time
         finally:
             process.kill()
-    assert (process.returncode, message) == (0, "codevqa: ended\n")
+    assert (process.returncode, errors) == (0, "codevqa: ended\n")
     assert not list(tmp_path.glob("codevqa-demo-*"))

@@ -48,26 +48,26 @@ def test_boxes_are_what_the_network_says_of_the_picture_alone(detector: ZeroShot
     picture = noise_picture(0)  # 40 x 30
     grounding = detector._network.config.model_type == "grounding-dino"
     text = "cat." if grounding else "a photo of a cat"
-    processor = detector._processor(images=[picture.pixels], text=[text], return_tensors="pt")
+    inputs = detector._processor(images=[picture.pixels], text=[text], return_tensors="pt")
     with torch.inference_mode():
-        output = detector._network(**processor)
+        output = detector._network(**inputs)
     scores = output.logits.sigmoid().amax(-1)[0]
     x, y, width, height = output.pred_boxes[0].T
     # OWLv2 sees a square whose lower part is grey.
     across, down = 40, 30 if grounding else 40
     expected = torch.stack([x - width / 2, y - height / 2, x + width / 2, y + height / 2], -1)
     expected = expected * torch.tensor([across, down, across, down])
-    (actual,) = detector.detect([DetectRequest(picture, " Cat ")])
+    (boxes,) = detector.detect([DetectRequest(picture, " Cat ")])
     order = scores.argsort(descending=True, stable=True)
-    assert len(actual) == len(scores) > 10
-    np.testing.assert_allclose(rows(actual), torch.cat([expected, scores[:, None]], -1)[order].numpy(), atol=1e-3)
+    assert len(boxes) == len(scores) > 10
+    np.testing.assert_allclose(rows(boxes), torch.cat([expected, scores[:, None]], -1)[order].numpy(), atol=1e-3)
 
 
 def test_a_box_does_not_depend_on_what_else_is_asked(detector: ZeroShotDetector) -> None:
     together = detector.detect(REQUESTS)
-    for request, actual in zip(REQUESTS, together, strict=True):
+    for request, boxes in zip(REQUESTS, together, strict=True):
         (alone,) = detector.detect([request])
-        np.testing.assert_allclose(rows(actual), rows(alone), atol=1e-2)
+        np.testing.assert_allclose(rows(boxes), rows(alone), atol=1e-2)
     assert not np.allclose(rows(together[0]), rows(together[3]), atol=1)
 
 
@@ -85,8 +85,8 @@ def test_a_folder_as_on_the_hub_finds_the_same(folder: str, detector: ZeroShotDe
 def test_boxes_at_or_below_the_threshold_are_left_out(folder: str, detector: ZeroShotDetector) -> None:
     (every,) = detector.detect(REQUESTS[:1])
     bound = every[4].score
-    (actual,) = ZeroShotDetector.from_pretrained(folder, threshold=bound).detect(REQUESTS[:1])
-    assert actual == every[:4]
+    (boxes,) = ZeroShotDetector.from_pretrained(folder, threshold=bound).detect(REQUESTS[:1])
+    assert boxes == every[:4]
     assert load("detector", f"zero-shot:{folder}")._threshold == 0.3
 
 
@@ -146,13 +146,13 @@ def test_scores_are_the_network_s_own(contrastive: str) -> None:
     texts = [TEXTS[0], TEXTS[1].lower()]
     shape: Any = {"padding": "max_length", "max_length": 64} if siglip else {"padding": True, "max_length": 16}
     shape |= {"truncation": True, "padding_side": "right", "return_tensors": "pt"}
-    processor = matcher._processor(images=[each.pixels for each in PICTURES], text=texts, **shape)
+    inputs = matcher._processor(images=[picture.pixels for picture in PICTURES], text=texts, **shape)
     if siglip:
         # "a▁dog", its end, and padding up to the place that is read.
-        assert processor["input_ids"][1].tolist() == [5, 4, 8, 19, 11, 1] + [0] * 58
-        del processor["attention_mask"]
+        assert inputs["input_ids"][1].tolist() == [5, 4, 8, 19, 11, 1] + [0] * 58
+        del inputs["attention_mask"]
     with torch.inference_mode():
-        logits = network(**processor).logits_per_image
+        logits = network(**inputs).logits_per_image
         bias = network.logit_bias if siglip else 0
         expected = (logits - bias) / network.logit_scale.exp()
     asked = [SimilarityRequest(picture, text) for picture in PICTURES for text in TEXTS[:2]]
@@ -163,7 +163,9 @@ def test_scores_are_the_network_s_own(contrastive: str) -> None:
 def test_a_score_does_not_depend_on_what_else_is_asked_and_a_picture_is_embedded_once(contrastive: str) -> None:
     matcher = ContrastiveMatcher.from_pretrained(contrastive, device="cpu")
     matcher.batch = 2
-    alone = [ContrastiveMatcher.from_pretrained(contrastive, device="cpu").similarity([each])[0] for each in PAIRS]
+    alone = [
+        ContrastiveMatcher.from_pretrained(contrastive, device="cpu").similarity([request])[0] for request in PAIRS
+    ]
     seen: list[int] = []
     embed = matcher._network.get_image_features
 

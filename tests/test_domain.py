@@ -37,22 +37,22 @@ PHOTOGRAPHS = {"gradio": "media_assets/images/*.jp*g", "sklearn": "datasets/imag
 
 @pytest.fixture(scope="module")
 def domain() -> Domain:
-    actual = domain_of(configure("mini"))
-    assert actual is not None
-    return actual
+    domain = domain_of(configure("mini"))
+    assert domain is not None
+    return domain
 
 
 @pytest.fixture(scope="module")
 def photographs() -> list[Path]:
-    actual = [
+    paths = [
         path
         for package, pattern in PHOTOGRAPHS.items()
         if (spec := find_spec(package)) and spec.origin
         for path in sorted(Path(spec.origin).parent.glob(pattern))
     ]
-    if not actual:
+    if not paths:
         pytest.skip("no installed package brings photographs")
-    return actual
+    return paths
 
 
 def sent(image: Image.Image, side: int, quality: int) -> Image.Image:
@@ -85,7 +85,7 @@ def test_drawings_are_not_taken_for_photographs(domain: Domain) -> None:
     rng = random.Random(6)
     drawings = [draw_scene(sample_scene(rng, max_things=8, split="test")) for _ in range(200)]
     worn = [sent(drawing, rng.randint(80, 900), rng.randint(50, 95)) for drawing in drawings]
-    assert sum(domain.score(each) > 0 for each in worn) <= 2
+    assert sum(domain.score(image) > 0 for image in worn) <= 2
     paths = [*(ROOT / "examples" / "pictures").glob("*.png"), *(ROOT / "codevqa" / "demo" / "pictures").glob("*.png")]
     drawings += [Image.open(path).convert("RGB") for path in paths]
     drawings += [Image.new("RGB", size, "red") for size in ((1, 1), (3000, 2))]
@@ -100,18 +100,18 @@ def test_no_question_of_the_world_or_of_the_examples_has_an_unknown_word(domain:
     for name in ("examples", "reading"):
         lines = (ROOT / "prompts" / "mini" / f"{name}.jsonl").read_text("utf-8").splitlines()
         questions += [json.loads(line)["question"] for line in lines]
-    assert {question: actual for question in questions if (actual := kinds(domain, question))} == {}
+    assert {question: unknown for question in questions if (unknown := kinds(domain, question))} == {}
 
 
 def test_unknown_words_are_named(domain: Domain) -> None:
-    actual = {
+    expected = {
         DOG: [("words", ("dog",))],
         "Is the HORSE near the beach?": [("words", ("horse", "beach"))],
         "Ist da ein Stern?": [("words", ("ist", "ein", "stern"))],
         "Is there a yelow squere?": [("spelling", ("yelow", "squere"))],
         "it'll be 12 stars, please": [],
     }
-    assert {question: kinds(domain, question) for question in actual} == actual
+    assert {question: kinds(domain, question) for question in expected} == expected
 
 
 @pytest.mark.parametrize(
@@ -123,16 +123,16 @@ def test_a_slip_of_one_letter_is_undone(domain: Domain, typed: str, meant: str) 
 
 def test_everyday_words_are_not_taken_for_known_ones_spelt_wrongly(domain: Domain) -> None:
     everyday = ("weather", "range", "flows", "charts", "event", "strings", "rackets", "heaven")
-    actual = {word: kinds(domain, f"Is there a {word}?") for word in everyday}
-    assert actual == {word: [("words", (word,))] for word in everyday}
+    unknown = {word: kinds(domain, f"Is there a {word}?") for word in everyday}
+    assert unknown == {word: [("words", (word,))] for word in everyday}
     assert kinds(domain, "how many trianlges and pictued umbrela")[0][0] == "spelling"
 
 
 def other_drawings() -> list[Image.Image]:
     """A chart, a letter, a scan and a page of text."""
     font = ImageFont.load_default(18)
-    built = [Image.new("RGB", (320, 240), color) for color in ("white", "white", "black", "white")]
-    chart, letter, scan, page = map(ImageDraw.Draw, built)
+    drawings = [Image.new("RGB", (320, 240), color) for color in ("white", "white", "black", "white")]
+    chart, letter, scan, page = map(ImageDraw.Draw, drawings)
     for place, height in enumerate((120, 60, 170, 90, 140)):
         chart.rectangle((50 + 50 * place, 210 - height, 85 + 50 * place, 210), "#1f77b4")
         chart.text((55 + 50 * place, 214), str(2020 + place), "black", ImageFont.load_default(11))
@@ -142,7 +142,7 @@ def other_drawings() -> list[Image.Image]:
         scan.ellipse((160 - size, 120 - 0.9 * size, 160 + size, 120 + 0.9 * size), grey)
     for line in range(9):
         page.text((20, 15 + 24 * line), "Some words on a sheet of paper", "black", font)
-    return built
+    return drawings
 
 
 def test_drawings_of_another_kind_are_declined_and_those_of_the_world_are_not(mini: CodeVQA) -> None:
@@ -179,12 +179,12 @@ def asking(domain: Domain) -> Iterator[dict[bool, CodeVQA]]:
     def says(request: object) -> str:
         return 'answer = query(img, "Is it?")' if "def " in str(request) or "img" in str(request) else " yes"
 
-    built = {}
+    engines = {}
     for strict in (True, False):
         models = Models(ScriptedLM(says), FakeMatcher(6), FakeCaptioner(grid=6), domain=domain)
-        built[strict] = engine(says, models=models, settings=Settings(strict_domain=strict))
-    yield built
-    for vqa in built.values():
+        engines[strict] = engine(says, models=models, settings=Settings(strict_domain=strict))
+    yield engines
+    for vqa in engines.values():
         vqa.close()
 
 

@@ -162,11 +162,11 @@ def test_the_paper_s_setting_leaves_only_the_language_model_to_be_chosen() -> No
     with pytest.raises(SetupError, match="--lm"):
         whole(configure("paper"))
     assert missing(None) != ""
-    built = whole(configured("paper", language_model="openai-completion:some-model"))
+    configuration = whole(configured("paper", language_model="openai-completion:some-model"))
     for role, file in (("matcher", "retrieval"), ("captioner", "caption")):
-        assert built.parts[role].endswith(f"/BLIP/models/model_large_{file}_coco_train2014.pth")
-        assert built.options[role] == {"dtype": "float32"}
-    query, writer = built.settings.query, built.settings.writer
+        assert configuration.parts[role].endswith(f"/BLIP/models/model_large_{file}_coco_train2014.pth")
+        assert configuration.options[role] == {"dtype": "float32"}
+    query, writer = configuration.settings.query, configuration.settings.writer
     assert (query.patches, query.selection, query.form) == (20, "question", "completion")
     assert not (query.witness or query.stated or query.fit)
     assert (writer.repairs, writer.fit, writer.form) == (0, False, "completion")
@@ -176,11 +176,11 @@ def test_a_chat_server_gets_the_chat_form(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setenv("OPENAI_BASE_URL", "http://127.0.0.1:9/v1")
     specs = {f"{name}:some": name for name in ("openai", "openai-chat", "openai-completion")}
     specs["transformers:@mini/weights/lm"] = "a model without chat template"
-    actual = {}
+    forms = {}
     for spec, name in specs.items():
-        built = configured("mini", **{"language_model": spec, "writer.selection": "fixed"})
-        actual[name] = prompt_writer(built).prompt_form
-    assert actual == dict(zip(specs.values(), ("chat", "chat", "completion", "completion"), strict=True))
+        configuration = configured("mini", **{"language_model": spec, "writer.selection": "fixed"})
+        forms[name] = prompt_writer(configuration).prompt_form
+    assert forms == dict(zip(specs.values(), ("chat", "chat", "completion", "completion"), strict=True))
 
 
 def test_what_is_missing_is_told_without_loading(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -220,8 +220,8 @@ def test_base_takes_eight_bits_only_without_a_gpu(gpu: bool, back_end: str, monk
     spec = here.parts["language_model"]
     assert spec == f"{back_end}:Qwen/Qwen2.5-Coder-1.5B-Instruct"
     assert here.settings.writer.shots == (12 if gpu else 8)
-    reported = configured("base", Settings(writer=WriterSettings(shots=4))).here()
-    assert reported.settings.writer.shots == 4
+    custom = configured("base", Settings(writer=WriterSettings(shots=4))).here()
+    assert custom.settings.writer.shots == 4
     # A part or a precision that was asked for by name is kept, and so is a preset that has no other.
     other = configured("base", language_model="openai:x").here()
     assert (other.parts["language_model"], other.settings.writer.shots) == ("openai:x", 12)

@@ -167,8 +167,8 @@ answer = [first, best == images[0]]"""
             vqa.run([RED, GREEN], Program(f"{source}\nanswer = found[0]", form="set"))
     assert answer.value == [True, True]
     assert answer.program is not None and answer.program.source == source
-    built = [(call.line, call.arguments["question"], call.ahead) for call in answer.trace.calls]
-    assert built == [(2, "a?", True), (2, "a?", True), (8, "b?", True)]
+    calls = [(call.line, call.arguments["question"], call.ahead) for call in answer.trace.calls]
+    assert calls == [(2, "a?", True), (2, "a?", True), (8, "b?", True)]
     assert caught.value.line == 11
 
 
@@ -286,8 +286,8 @@ def test_numbers_of_numpy_s_are_python_s_once_they_come_in() -> None:
         score
         for call in answer.trace.calls
         if call.name != "sizes"
-        for entry in call.evidence
-        for score in entry.scores
+        for evidence in call.evidence
+        for score in evidence.scores
     ]
     assert len(scores) > 3 and {type(score) for score in scores} == {float}
 
@@ -311,7 +311,7 @@ def test_answer_text() -> None:
 
 
 def test_a_call_as_one_line() -> None:
-    inputs = {"img": ImageRef(1), "x": 2.50}
-    assert str(Call(1, "f", inputs, [1.0, "a", ImageRef(2)], 0.1)) == "f(image 1, 2.5) -> [1, 'a', image 2]"
-    failed = Call(1, "f", inputs, None, 0.1, error=ErrorRecord("ModelError", "down", 3))
+    arguments = {"img": ImageRef(1), "x": 2.50}
+    assert str(Call(1, "f", arguments, [1.0, "a", ImageRef(2)], 0.1)) == "f(image 1, 2.5) -> [1, 'a', image 2]"
+    failed = Call(1, "f", arguments, None, 0.1, error=ErrorRecord("ModelError", "down", 3))
     assert str(failed) == "f(image 1, 2.5) -> failed: down"

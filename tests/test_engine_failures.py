@@ -106,7 +106,7 @@ def test_a_model_that_is_down_is_an_error_not_a_fallback() -> None:
 
 
 @pytest.mark.parametrize(
-    ("failure", "expected_text"),
+    ("failure", "cause"),
     [
         (PromptTooLongError("The prompt is long.", hint="Show fewer."), r"The prompt is long\. Show fewer\."),
         (ServerError("The server is down.", retryable=True), r"The server is down\."),
@@ -116,7 +116,7 @@ def test_a_model_that_is_down_is_an_error_not_a_fallback() -> None:
     ],
 )
 def test_a_fallback_that_fails_is_the_cause_and_the_program_s_error_is_kept(
-    failure: Exception | None, expected_text: str
+    failure: Exception | None, cause: str
 ) -> None:
     def read(request: GenerationRequest) -> str:
         if failure is None:
@@ -128,7 +128,7 @@ def test_a_fallback_that_fails_is_the_cause_and_the_program_s_error_is_kept(
         with pytest.raises(type(type_)) as caught:
             vqa.ask(RED, "Is it red?")
         (answer,) = vqa.ask_many([(RED, "Is it red?")])
-    message = rf"^The fallback failed: {expected_text} Before that, the program failed: ProgramSyntaxError: line 1: .*"
+    message = rf"^The fallback failed: {cause} Before that, the program failed: ProgramSyntaxError: line 1: .*"
     assert re.search(message, str(caught.value)) and "\n" not in str(caught.value)
     assert type(caught.value) is type(type_) and caught.value.retryable is getattr(failure, "retryable", False)
     assert isinstance(caught.value.__cause__, ProgramSyntaxError) and caught.value.__cause__.answer is not None

@@ -113,9 +113,9 @@ def test_the_data_set_s_prompts_give_way_to_a_preset_s_own_and_to_what_is_asked(
 
 
 def test_a_replay_excludes_models(tmp_path: Path) -> None:
-    for inputs in ({"record": tmp_path}, {"layers": [Layer("--set", {"matcher.dtype": "float32"})]}):
+    for options in ({"record": tmp_path}, {"layers": [Layer("--set", {"matcher.dtype": "float32"})]}):
         with pytest.raises(InputError, match="A replay asks no model"):
-            engine_for(Numbered(tmp_path, 1), replay=tmp_path, **inputs)
+            engine_for(Numbered(tmp_path, 1), replay=tmp_path, **options)
 
 
 def test_progress_is_plain_lines_where_there_is_no_terminal(capfd: pytest.CaptureFixture[str]) -> None:
@@ -203,8 +203,8 @@ def test_an_empty_table_is_refused_before_the_run(release: Path, tmp_path: Path,
     assert "put test_paraphrased.json of the paper's authors beside it" in done.stderr
     assert "prompts: covr, of this project, not of the release" in done.stderr
     (release / "covr_preamble.py").write_text("query(img, question)")
-    stderr = codevqa(*words, "--release", release, "--set", "detector=zero-shot:some").stderr
-    assert "prompts: covr_programs_and_questions50b_find," in stderr and "the preamble of covr_preamble.py" in stderr
+    errors = codevqa(*words, "--release", release, "--set", "detector=zero-shot:some").stderr
+    assert "prompts: covr_programs_and_questions50b_find," in errors and "the preamble of covr_preamble.py" in errors
 
 
 @pytest.mark.slow

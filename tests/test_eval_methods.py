@@ -34,10 +34,10 @@ def test_what_is_asked_is_what_the_models_can_do(tmp_path: Path) -> None:
     for blip, eyes, wanted in ((True, True, METHODS), (False, True, METHODS[:2]), (True, False, TWO)):
         vqa = fake_engine(eyes=FakeEyes("no") if eyes else None, blip=blip)
         with vqa, evaluate(vqa, Numbered(tmp_path, 2), tmp_path / f"{blip} {eyes}") as store:
-            assert store.info.methods == wanted and store.counts() == {(each, 0): 2 for each in wanted}
+            assert store.info.methods == wanted and store.counts() == {(method, 0): 2 for method in wanted}
             for row in store.rows("direct"):
                 assert (row.prediction, row.program, row.error) == ("no", None, None)
-                assert [entry["kind"] for entry in row.trace["baseline"]] == ["eyes"]
+                assert [evidence["kind"] for evidence in row.trace["baseline"]] == ["eyes"]
     with fake_engine() as vqa, pytest.raises(SetupError, match="method direct needs a vision-language model"):
         evaluate(vqa, Numbered(tmp_path, 2), tmp_path / "none", methods=["codevqa", "direct"])
     assert not (tmp_path / "none").exists()
@@ -77,8 +77,8 @@ class Sure(FakeEyes):
     """Eyes that tell how sure they are, and how much they can see."""
 
     def look(self, requests: Sequence[LookRequest]) -> list[Sight]:
-        message = super().look(requests)
-        return [replace(each, chances=(("yes", 2 / 3), ("no", 1 / 3)), prompt_tokens=7) for each in message]
+        sights = super().look(requests)
+        return [replace(sight, chances=(("yes", 2 / 3), ("no", 1 / 3)), prompt_tokens=7) for sight in sights]
 
 
 def test_what_eyes_said_is_recorded_and_replayed(tmp_path: Path) -> None:
@@ -96,7 +96,7 @@ def test_what_eyes_said_is_recorded_and_replayed(tmp_path: Path) -> None:
     assert again[1].trace.baseline[0].scores == (2 / 3, 1 / 3) and len(eyes.requests) == 2
 
 
-def made(
+def make_run(
     path: Path,
     methods: Sequence[Method],
     right: Callable[[int, Method], bool],
@@ -108,8 +108,8 @@ def made(
     with Store.create(path, RunInfo("gqa", "val", tuple(methods), prompt_hash="0", **info)) as store:
         for number in range(count):
             each = example(number, images=(DatasetPicture(Path("/nowhere/a.jpg")),) * sizes(number))
-            message = {method: "yes" if right(number, method) else "no" for method in methods}
-            store.add(each, [Row(each.id, method, 0, text) for method, text in message.items()])
+            answers = {method: "yes" if right(number, method) else "no" for method in methods}
+            store.add(each, [Row(each.id, method, 0, text) for method, text in answers.items()])
     return path
 
 
@@ -119,16 +119,19 @@ def thirds(number: int, method: Method) -> bool:
 
 
 def test_every_two_methods_are_compared_on_the_same_questions(tmp_path: Path, codevqa: CommandLine) -> None:
-    run = made(tmp_path / "run", METHODS, thirds)
+    run = make_run(tmp_path / "run", METHODS, thirds)
     with Store.open(run) as store:
-        actual = summary_of(store)
-        lines = "\n".join(summary_lines(store.info, actual))
-    gains = {pair: (round(each.difference.value * 48), each.better, each.worse) for pair, each in actual.pairs.items()}
+        summary = summary_of(store)
+        lines = "\n".join(summary_lines(store.info, summary))
+    gains = {
+        pair: (round(comparison.difference.value * 48), comparison.better, comparison.worse)
+        for pair, comparison in summary.pairs.items()
+    }
     assert gains == {"codevqa-direct": (12, 24, 12), "codevqa-pnpvqa": (36, 36, 0), "direct-pnpvqa": (24, 24, 0)}
     assert list(gains) == ["codevqa-direct", "codevqa-pnpvqa", "direct-pnpvqa"]
-    assert {pair.difference.clusters for pair in actual.pairs.values()} == {24}
-    assert actual.paired == actual.pairs["codevqa-pnpvqa"]
-    for group in actual.breakdown["structural"]:  # the program minus the direct question
+    assert {comparison.difference.clusters for comparison in summary.pairs.values()} == {24}
+    assert summary.paired == summary.pairs["codevqa-pnpvqa"]
+    for group in summary.breakdown["structural"]:  # the program minus the direct question
         assert group.paired is not None and (group.paired.better, group.paired.worse) in ((24, 0), (0, 12))
     assert "codevqa - direct  0.250 [" in lines and "(better 24, worse 12" in lines
     text = read(run).text
@@ -139,13 +142,13 @@ def test_every_two_methods_are_compared_on_the_same_questions(tmp_path: Path, co
         "paper: gqa testdev_balanced 12,578 49.03 % – 46.56 %",
     ):
         assert words in text, words
-    reported = json.loads(codevqa("report", run, "--json").stdout)["runs"][0]
-    assert list(reported["pairs"]) == list(gains) and reported["paired"]["better"] == 36
+    report = json.loads(codevqa("report", run, "--json").stdout)["runs"][0]
+    assert list(report["pairs"]) == list(gains) and report["paired"]["better"] == 36
 
 
 def test_sets_of_different_sizes_are_groups(tmp_path: Path) -> None:
     sizes = (1, 2, 3, 4, 5, 6, 10, 11, 20, 21, 101)
-    run = made(tmp_path / "run", METHODS[:2], thirds, 44, lambda number: sizes[number % 11])
+    run = make_run(tmp_path / "run", METHODS[:2], thirds, 44, lambda number: sizes[number % 11])
     with Store.open(run) as store:
         groups = summary_of(store).breakdown["pictures"]
     wanted = [("1", 4), ("2", 4), ("3-4", 8), ("5", 4), ("6-10", 8), ("11-20", 8), ("21-50", 4), ("101 or more", 4)]
@@ -154,6 +157,6 @@ def test_sets_of_different_sizes_are_groups(tmp_path: Path) -> None:
 
 
 def test_a_replay_asks_what_its_run_asked_whatever_the_preset(tmp_path: Path) -> None:
-    run = made(tmp_path / "run", ("direct",), thirds, 1)
+    run = make_run(tmp_path / "run", ("direct",), thirds, 1)
     assert methods_for("all", configure("mini"), run) == ("direct",)
     assert methods_for("codevqa,direct", configure("mini"), run) == ("codevqa", "direct")

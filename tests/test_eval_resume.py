@@ -145,10 +145,10 @@ def test_kill_9_loses_no_finished_row(tmp_path: Path) -> None:
     command = [sys.executable, "-c", RUN, str(tmp_path)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment()) as process:
         assert process.stdout is not None
-        message = [process.stdout.readline() for _ in range(40)]
+        lines = [process.stdout.readline() for _ in range(40)]
         process.send_signal(signal.SIGKILL)
-        message += process.stdout.readlines()
-    finished = int([line for line in message if line.endswith("\n")][-1])
+        lines += process.stdout.readlines()
+    finished = int([line for line in lines if line.endswith("\n")][-1])
     with Store.open(tmp_path / "run") as store:
         before = asked(store)
         assert len(before) == len(set(before)) and 2 * finished <= len(before) < 200
@@ -183,7 +183,7 @@ def test_shards_and_seeds_become_the_run_that_asked_it_all(tmp_path: Path) -> No
             assert getattr(out.info, name) == getattr(whole.info, name)
         pace = out.pace()
         assert pace is not None and pace.questions == 18
-        ours, theirs = (dataclasses.replace(summary_of(each).methods["codevqa"], cost=None) for each in (out, whole))
+        ours, theirs = (dataclasses.replace(summary_of(run).methods["codevqa"], cost=None) for run in (out, whole))
         assert ours == theirs
     write_report([tmp_path / "out"])
     with fake_engine() as vqa, evaluate(vqa, data, tmp_path / "out", seeds=2, resume=True) as out:

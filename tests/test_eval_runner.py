@@ -108,18 +108,18 @@ def test_a_run_may_be_made_within_a_running_loop(tmp_path: Path) -> None:
 
 
 def test_an_engine_that_is_made_here_is_closed_here(tmp_path: Path) -> None:
-    vqa: list[CodeVQA] = []
+    engines: list[CodeVQA] = []
 
     def make() -> CodeVQA:
-        vqa.append(fake_engine())
-        return vqa[0]
+        engines.append(fake_engine())
+        return engines[0]
 
     evaluate(make, Numbered(tmp_path, 2), tmp_path / "run").close()
     with pytest.raises(EngineClosedError):
-        vqa[0].ask(Numbered(tmp_path, 1).picture, "A?")
+        engines[0].ask(Numbered(tmp_path, 1).picture, "A?")
     with pytest.raises(InputError, match="is there already"):
         evaluate(make, Numbered(tmp_path, 2), tmp_path / "run")
-    assert len(vqa) == 1  # no model is loaded for a run that cannot begin
+    assert len(engines) == 1  # no model is loaded for a run that cannot begin
 
 
 @pytest.mark.parametrize("wrong", [{"methods": []}, {"seeds": 0}, {"offset": -1}, {"limit": 0}])
@@ -140,7 +140,7 @@ def test_what_makes_no_sense_is_refused(tmp_path: Path, wrong: dict[str, object]
     ],
 )
 def test_a_tenth_tells_the_rest(total: int, window: int, load: float, took: float) -> None:
-    status, reported = Status(total=total), list[tuple[float, float]]()
+    status, estimates = Status(total=total), list[tuple[float, float]]()
     ends: list[tuple[float, int]] = []
     for number in range(min(window, total)):
         heapq.heappush(ends, (load + took * (0.9 + number % 7 / 20), number))
@@ -150,12 +150,12 @@ def test_a_tenth_tells_the_rest(total: int, window: int, load: float, took: floa
         if status.examples == 1:
             status.first = now, status.work
         if status.examples >= total / 10 and now > status.first[0] and status.seconds_left is not None:
-            reported.append((now, status.seconds_left))
+            estimates.append((now, status.seconds_left))
         if (following := window + status.examples - 1) < total:
             heapq.heappush(ends, (now + took * (0.9 + following % 7 / 20), following))
-    whole = reported[-1][0]
-    assert reported[-1][1] == 0
-    assert all(abs(at + left - whole) <= 0.2 * whole for at, left in reported), (reported[0], whole)
+    whole = estimates[-1][0]
+    assert estimates[-1][1] == 0
+    assert all(abs(at + left - whole) <= 0.2 * whole for at, left in estimates), (estimates[0], whole)
 
 
 class Lost(Numbered):

@@ -95,7 +95,7 @@ def test_a_full_disk_is_one_clear_error_and_loses_nothing(tmp_path: Path) -> Non
             for kept, example in enumerate(Numbered(tmp_path, 1_000)):  # noqa: B007 - the last is told
                 store.add(example, [row(example.id)])
     with Store.open(tmp_path / "run", writable=True) as store:
-        assert [each.id for each in store.examples()] == [f"{n:06}" for n in range(kept)] and kept > 5
+        assert [question.id for question in store.examples()] == [f"{n:06}" for n in range(kept)] and kept > 5
         assert store.counts() == {("codevqa", 0): kept}
         store.add(Example("new", "?", (), "image"), [row("new")])  # there is room again
 
@@ -111,8 +111,8 @@ def test_a_run_may_grow_and_its_pace_may_change_but_not_what_computes() -> None:
         ({"parts": {"reader": {"computes": "bfloat16 on cpu"}}}, "reader.computes was 'float32 on cpu', now 'bf"),
         ({"parts": {"reader": {"weights": {"a.bin": "12"}}}}, "reader.weights a.bin was '11', now '12'"),
     ):
-        (actual,) = INFO.differences(dataclasses.replace(INFO, **change))
-        assert words in actual
+        (difference,) = INFO.differences(dataclasses.replace(INFO, **change))
+        assert words in difference
     unknown = dataclasses.replace(INFO, version="", packages={}, parts={}, settings={**INFO.settings, "gone": 1})
     assert unknown.differences(INFO) == INFO.differences(unknown) == []
     assert INFO.grown(dataclasses.replace(INFO, limit=3)).limit == 10

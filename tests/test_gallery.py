@@ -45,15 +45,15 @@ def counted(*calls: Call) -> Answer:
 
 
 def test_what_a_person_said_comes_before_any_model_and_stands_in_the_trace() -> None:
-    message = {(load_picture(RED).key, ASKED): False}
+    corrections = {(load_picture(RED).key, ASKED): False}
     with engine() as vqa:
-        answer = vqa.run([RED, BLUE], LOOP, corrections=message)
+        answer = vqa.run([RED, BLUE], LOOP, corrections=corrections)
         with pytest.raises(InputError, match="corrections"):
             vqa.run(RED, LOOP, corrections={ASKED: True})  # type: ignore[dict-item]
     assert [call.value for call in answer.trace.calls] == ["no", "yes"]
     first, second = (call.evidence for call in answer.trace.calls)
     assert first == (Evidence("corrected", (ImageRef(1),), ASKED, scores=(0.0,)),)
-    assert [each.kind for each in second] == ["pnpvqa"]
+    assert [evidence.kind for evidence in second] == ["pnpvqa"]
     assert "What a person said" in evidence_html(first[0], PICTURES)
 
 
@@ -69,9 +69,9 @@ def test_a_page_of_a_thousand_pictures_is_small_and_decodes_few(
     decoded: list[str] = []
     pixels: Any = vars(StoredPicture)["pixels"]
 
-    def noting(stored_picture: StoredPicture) -> PILImage.Image:
-        decoded.append(stored_picture.key)
-        return cast(PILImage.Image, pixels.fget(stored_picture))
+    def noting(picture: StoredPicture) -> PILImage.Image:
+        decoded.append(picture.key)
+        return cast(PILImage.Image, pixels.fget(picture))
 
     monkeypatch.setattr(StoredPicture, "pixels", property(noting))
     answer = counted(*(looked(number, "no" if number % 25 else "yes") for number in range(1, 1001)))
@@ -82,13 +82,13 @@ def test_a_page_of_a_thousand_pictures_is_small_and_decodes_few(
         assert len(html) < 5e6 and time.process_time() - started < 2
         page = Read(html)
         assert len(page.all("img")) == 60 and "and 940 more pictures" in page.text
-        block = page.one(cls="cv-block")
+        block = page.element(cls="cv-block")
         assert "1,000 calls of query: 960 no, 40 yes" in block.text and ASKED in block.text
     assert len(set(decoded)) == 60
     page = Read(trace_page(answer, pictures))
-    assert len(Answer.from_json(page.one("script", id="cv-answer-data").text).trace.calls) == 1000
+    assert len(Answer.from_json(page.element("script", id="cv-answer-data").text).trace.calls) == 1000
     links = [element.attributes["href"][1:] for element in page.all("a", cls="cv-value")]
-    assert links and all(page.one(id=link) for link in links)
+    assert links and all(page.element(id=link) for link in links)
 
 
 def test_a_gallery_shows_first_what_counts_and_marks_what_to_check() -> None:
@@ -99,16 +99,16 @@ def test_a_gallery_shows_first_what_counts_and_marks_what_to_check() -> None:
     page = Read(gallery_html(counted(*sure, doubtful, counts, corrected), pictures))
     buttons = page.all("button")
     assert {button.attributes["data-picture"] for button in buttons[:3]} == {"10", "11", "12"} and len(buttons) == 12
-    message = {button.attributes["data-picture"]: button.attributes["aria-label"] for button in buttons}
-    assert message["11"] == "image 11, counts, over 99 %" and message["12"] == "image 12, does not count, corrected"
-    assert message["10"].startswith("image 10, to check, ") and "does not count" in message["1"]
+    labels = {button.attributes["data-picture"]: button.attributes["aria-label"] for button in buttons}
+    assert labels["11"] == "image 11, counts, over 99 %" and labels["12"] == "image 12, does not count, corrected"
+    assert labels["10"].startswith("image 10, to check, ") and "does not count" in labels["1"]
     assert "1 of 12 pictures count" in page.text
 
 
 def test_evidence_about_many_pictures_shows_the_best_and_counts_the_rest() -> None:
     refs = tuple(map(ImageRef, range(1, 201)))
     page = Read(evidence_html(Evidence("select", refs, ASKED, scores=tuple(n / 200 for n in range(200))), ()))
-    assert len(page.all(cls="cv-bar")) == 60 and "image 200" in page.one("ol").text and "and 140 more" in page.text
+    assert len(page.all(cls="cv-bar")) == 60 and "image 200" in page.element("ol").text and "and 140 more" in page.text
     assert "image 60" in Read(evidence_html(Evidence("unread", refs, ASKED), ())).text
     loop = [looked(number, "yes") for number in range(1, 25)]
     assert not Read(calls_html(loop)).all(cls="cv-block"), "a short loop shows all"

@@ -108,8 +108,8 @@ def read(hub: Hub, *asked: str, limit: int = 9, missing: str = "", **variables: 
     environment = {**hub.environment, **variables}
     done = subprocess.run(command, capture_output=True, text=True, timeout=500, env=environment, check=False)
     assert done.returncode == 0, done.stderr
-    collected: list[Any] = json.loads(done.stdout)
-    return collected
+    results: list[Any] = json.loads(done.stdout)
+    return results
 
 
 def fetched(hub: Hub) -> list[str]:
@@ -135,7 +135,7 @@ def test_vqav2_is_fetched_no_further_than_it_is_read(hub: Hub) -> None:
     assert first["paths"] == second["paths"], "one file for one photograph"
     assert fetched(hub) == ["data/validation-00000-of-00002.parquet"]
     whole, hidden = read(hub, "vqav2 hf://lmms-lab/VQAv2 validation", "vqav2 hf://lmms-lab/VQAv2 test-dev2015")
-    assert [each["seen"] for each in whole] == [[RED], [RED], [BLUE]]
+    assert [row["seen"] for row in whole] == [[RED], [RED], [BLUE]]
     assert hidden[0]["gold"] == []
 
 
@@ -173,8 +173,8 @@ def test_what_cannot_be_read_is_said_in_one_line(hub: Hub) -> None:
         "okvqa hf://own/odd train": "Cannot read data/train2014-00000-of-00001.parquet of own/odd",
         "covr hf://own/odd test": "COVR is not read from the hub",
     }
-    for message, actual in zip(wanted.values(), read(hub, *wanted), strict=True):
-        assert isinstance(actual, str) and message in actual and "\n" not in actual
+    for words, message in zip(wanted.values(), read(hub, *wanted), strict=True):
+        assert isinstance(message, str) and words in message and "\n" not in message
 
 
 def test_without_network_or_pyarrow_or_with_damage_it_is_told(hub: Hub) -> None:

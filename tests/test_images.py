@@ -22,7 +22,7 @@ def test_all_sources_of_a_picture_give_the_same(tmp_path: Path) -> None:
     first = load_picture(path)
     with Image.open(path) as opened:
         others: list[Any] = [str(path), png(PICTURE), bytearray(png(PICTURE)), PICTURE, np.asarray(PICTURE), opened]
-        assert {load_picture(other).key for other in others} == {first.key}
+        assert {load_picture(source).key for source in others} == {first.key}
         assert (first.name, load_picture(opened).name, first.pixels.size) == ("a.png", "a.png", (30, 20))
     assert load_pictures([first, first]) == (first, first)
 
@@ -98,7 +98,7 @@ def test_keys_tell_pictures_apart_by_pixels_and_shape() -> None:
         ([], "No picture was given"),
         ([PICTURE] * 10_000, rf"^These are 10,000 pictures\. The limit is {MAX_PICTURES:,} a question"),
     ],
-    ids=lambda inputs: inputs if isinstance(inputs, str) and len(inputs) < 50 else "",
+    ids=lambda value: value if isinstance(value, str) and len(value) < 50 else "",
 )
 def test_what_cannot_be_a_picture_is_one_line(source: Any, message: str) -> None:
     with pytest.raises(ImageError, match=message):

@@ -76,7 +76,7 @@ def test_a_part_without_a_number_is_no_quiet_zero(pictures: list[PILImage.Image]
 
 
 def test_yes_joins_as_the_wording_says() -> None:
-    message = {
+    expected = {
         "Is there a picture of a dog?": "any",
         "Does at least one picture show a dog?": "any",
         "All pictures show a dog.": "all",
@@ -87,7 +87,7 @@ def test_yes_joins_as_the_wording_says() -> None:
         "How many pictures show two dogs?": "sum",
         "How many different dogs are there?": "",
     }
-    assert {question: joins(question) for question in message} == message
+    assert {question: joins(question) for question in expected} == expected
 
 
 def test_a_vision_language_model_is_shown_what_it_has_room_for() -> None:
@@ -104,10 +104,10 @@ def test_a_vision_language_model_is_shown_what_it_has_room_for() -> None:
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """1,200 pictures, more than are decoded for a question at once."""
-    mktemp = tmp_path_factory.mktemp("many")
+    folder = tmp_path_factory.mktemp("many")
     for number in range(1200):
-        PILImage.new("RGB", (8, 8), (number % 256, number // 256, 0)).save(mktemp / f"{number:04}.bmp")
-    yield mktemp
+        PILImage.new("RGB", (8, 8), (number % 256, number // 256, 0)).save(folder / f"{number:04}.bmp")
+    yield folder
 
 
 def test_a_loop_over_a_large_collection_runs_ahead_and_keeps_its_trace_small(folder: Path, tmp_path: Path) -> None:

@@ -87,11 +87,12 @@ def gone(pid: int | None, seconds: float = 10) -> bool:
 
 def test_arrays_come_back_past_what_libraries_print(process: LavisProcess) -> None:
     sent = [np.arange(6, dtype=kind).reshape(1, 3, 2) for kind in ("u1", "f4", "i8")] + [np.zeros((0, 3), np.float32)]
-    reported, actual = process.ask("double", {"text": 'Größe "\n'}, sent)
-    assert reported == {"said": 'Größe "\n'}
-    assert [array.dtype for array in actual] == [array.dtype for array in sent]
+    reply, arrays = process.ask("double", {"text": 'Größe "\n'}, sent)
+    assert reply == {"said": 'Größe "\n'}
+    assert [array.dtype for array in arrays] == [array.dtype for array in sent]
     assert all(
-        (array == 2 * each).all() and array.shape == each.shape for array, each in zip(actual, sent, strict=True)
+        (array == 2 * original).all() and array.shape == original.shape
+        for array, original in zip(arrays, sent, strict=True)
     )
 
 
@@ -133,18 +134,18 @@ def test_a_model_that_is_not_to_be_had_is_no_start(script: Path) -> None:
 
 
 def test_it_ends_with_the_engine_it_was_loaded_for(script: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    built: list[LavisProcess] = []
+    processes: list[LavisProcess] = []
 
     def matcher(name: str, **_: object) -> LavisMatcher:
-        built.append(LavisProcess(Path(sys.executable), script, {"name": name}, limit=60))
-        return LavisMatcher(built[0], name, average="words")
+        processes.append(LavisProcess(Path(sys.executable), script, {"name": name}, limit=60))
+        return LavisMatcher(processes[0], name, average="words")
 
     monkeypatch.setattr(LavisMatcher, "from_pretrained", matcher)
     with CodeVQA.from_preset("mini", matcher=f"lavis:{script}"):
-        pid = built[0].pid
+        pid = processes[0].pid
         assert Path(f"/proc/{pid}").exists()
     assert gone(pid)
-    assert built[0].ask("double", {"text": "next"}, [])[0] == {"said": "next"}, "it starts again where it is shared"
+    assert processes[0].ask("double", {"text": "next"}, [])[0] == {"said": "next"}, "it starts again where it is shared"
 
 
 def test_it_ends_with_a_parent_that_was_killed_even_while_it_hangs(script: Path) -> None:
@@ -176,12 +177,12 @@ def test_pictures_travel_once_and_scores_keep_their_order(process: LavisProcess)
 
 def test_relevance_averages_the_tokens_in_focus(process: LavisProcess) -> None:
     request = MatchRequest(load_picture(Image.new("RGB", (2, 2))), "red dog")
-    (actual,) = LavisMatcher(process, "stand-in", average="words").match([request])
-    assert (actual.relevance == [[6, 7], [8, 9]]).all()  # tokens 1 and 2
-    assert actual.logit == 2
+    (match,) = LavisMatcher(process, "stand-in", average="words").match([request])
+    assert (match.relevance == [[6, 7], [8, 9]]).all()  # tokens 1 and 2
+    assert match.logit == 2
     focused = MatchRequest(request.picture, request.text, "dog")
-    (actual,) = LavisMatcher(process, "stand-in", average="words").match([focused])
-    assert (actual.relevance == [[8, 9], [10, 11]]).all()
+    (match,) = LavisMatcher(process, "stand-in", average="words").match([focused])
+    assert (match.relevance == [[8, 9], [10, 11]]).all()
 
 
 @pytest.mark.parametrize("part", ["matcher", "captioner"])

@@ -44,12 +44,12 @@ PRIMITIVES = [primitive(throw), primitive(throw_async), primitive(name="throw_ah
 
 
 @pytest.mark.timeout(60)
-@pytest.mark.parametrize("text", [item.name for item in PRIMITIVES])
-def test_whatever_a_primitive_raises_fails_its_program_alone(text: str) -> None:
+@pytest.mark.parametrize("primitive", [item.name for item in PRIMITIVES])
+def test_whatever_a_primitive_raises_fails_its_program_alone(primitive: str) -> None:
     with engine("answer = 1", primitives=PRIMITIVES) as vqa:
         for name in RAISED:
-            with pytest.raises(ProgramRuntimeError, match=rf"line 1: {text}\(\) failed") as caught:
-                vqa.run(RED, f"answer = {text}({name!r})\nagain = {text}({name!r})")
+            with pytest.raises(ProgramRuntimeError, match=rf"line 1: {primitive}\(\) failed") as caught:
+                vqa.run(RED, f"answer = {primitive}({name!r})\nagain = {primitive}({name!r})")
             assert caught.value.answer is not None
             (call,) = caught.value.answer.trace.calls
             assert call.error is not None and name in f"{call.error.type} {call.error.message}"

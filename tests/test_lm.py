@@ -31,8 +31,8 @@ def lm(request: pytest.FixtureRequest) -> TransformersLM:
     return build(llama, request.param)
 
 
-def asked(*prompts: str, most: int = 24, **kwargs: Any) -> list[GenerationRequest]:
-    return [GenerationRequest(prompt, most, **kwargs) for prompt in prompts]
+def asked(*prompts: str, most: int = 24, **options: Any) -> list[GenerationRequest]:
+    return [GenerationRequest(prompt, most, **options) for prompt in prompts]
 
 
 @pytest.mark.parametrize("count", [1, 3, 16])
@@ -69,11 +69,11 @@ def test_a_stop_string_in_the_prompt_does_not_end_it(lm: TransformersLM) -> None
 
 @pytest.mark.parametrize("way", WAYS)
 def test_an_end_token_ends_the_text(way: str) -> None:
-    built, text = reference(ending, CAR, 12)
-    assert 3 < len(built) < 12
+    tokens, text = reference(ending, CAR, 12)
+    assert 3 < len(tokens) < 12
     lm = build(ending, way)
     ended, other = lm.generate(asked(CAR, "yes", most=12))
-    assert (ended.completion_tokens, ended.text) == (len(built), text[: len(ended.text)]) and len(ended.text) < len(
+    assert (ended.completion_tokens, ended.text) == (len(tokens), text[: len(ended.text)]) and len(ended.text) < len(
         text
     )
     assert [other] == lm.generate(asked("yes", most=12))
@@ -139,13 +139,13 @@ def test_what_has_been_written_is_guessed_and_wrong_guesses_change_nothing(monke
 class Recorder:
     """In the place of CUDA graphs: warms up as they do, and runs the function where they are replayed."""
 
-    made = 0
+    recordings = 0
 
     def __init__(self, *_: Any, **__: Any) -> None:
         pass
 
     def __call__(self, function: Callable[[], None], undo: Callable[[], None]) -> tuple[Callable[[], None], None]:
-        Recorder.made += 1
+        Recorder.recordings += 1
         for _ in range(2):
             function()
             undo()
@@ -157,13 +157,13 @@ class Recorder:
 def test_recording_a_pass_makes_no_token(schedule: Schedule, way: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(slots, "Recorder", Recorder)
     monkeypatch.setattr(slots, "graphs_enabled", lambda device: True)
-    monkeypatch.setattr(Recorder, "made", 0)
+    monkeypatch.setattr(Recorder, "recordings", 0)
     lm = build(llama, way, schedule=schedule, max_batch=3)
     assert lm.generate(mixed()) == alone(llama)
-    shapes = Recorder.made
+    shapes = Recorder.recordings
     assert 0 < shapes < lm.stats.steps, "a pass is recorded each time"
     assert lm.generate(mixed()) == alone(llama)
-    assert Recorder.made == shapes, "recordings are not kept from call to call"
+    assert Recorder.recordings == shapes, "recordings are not kept from call to call"
 
 
 def test_unrecordable_steps_are_launched(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
@@ -181,11 +181,11 @@ def test_generate_halves_its_batches_too(monkeypatch: pytest.MonkeyPatch) -> Non
     lm, sizes, most = build(llama, "generate", max_batch=8), list[int](), [2]
     generate = lm.model.generate
 
-    def scarce(input_ids: torch.Tensor, **kwargs: Any) -> Any:
+    def scarce(input_ids: torch.Tensor, **arguments: Any) -> Any:
         sizes.append(len(input_ids))
         if len(input_ids) > most[0]:
             raise torch.OutOfMemoryError("CUDA out of memory")
-        return generate(input_ids=input_ids, **kwargs)
+        return generate(input_ids=input_ids, **arguments)
 
     monkeypatch.setattr(lm.model, "generate", scarce)
     assert lm.generate(mixed()) == alone(llama)
@@ -198,18 +198,18 @@ def test_generate_halves_its_batches_too(monkeypatch: pytest.MonkeyPatch) -> Non
 def test_memory_that_runs_out_on_the_way_costs_no_text(monkeypatch: pytest.MonkeyPatch) -> None:
     run, calls = slots.Step.run, [0]
 
-    def fails_once(*args: Any) -> Any:
+    def fails_once(*arguments: Any) -> Any:
         calls[0] += 1
         if calls[0] == 40:
             raise torch.OutOfMemoryError("out of memory")
-        return run(*args)
+        return run(*arguments)
 
     monkeypatch.setattr(slots.Step, "run", fails_once)
-    messages = [list[str]() for _ in mixed()]
-    requests = [replace(each, on_text=heard.append) for each, heard in zip(mixed(), messages, strict=True)]
-    completion = build(llama, "slots", max_batch=4, schedule=EACH).generate(requests)
-    assert completion == alone(llama) and calls[0] > 40
-    assert ["".join(heard[-1:]) for heard in messages] == [each.text for each in completion], (
+    streams = [list[str]() for _ in mixed()]
+    requests = [replace(request, on_text=heard.append) for request, heard in zip(mixed(), streams, strict=True)]
+    completions = build(llama, "slots", max_batch=4, schedule=EACH).generate(requests)
+    assert completions == alone(llama) and calls[0] > 40
+    assert ["".join(heard[-1:]) for heard in streams] == [completion.text for completion in completions], (
         "text that was told is taken back"
     )
 
@@ -217,11 +217,11 @@ def test_memory_that_runs_out_on_the_way_costs_no_text(monkeypatch: pytest.Monke
 def test_a_failure_in_one_worker_is_the_failure_of_the_call(monkeypatch: pytest.MonkeyPatch) -> None:
     before, forward, failed = torch.get_num_threads(), LlamaNetwork.forward, list[int]()
 
-    def fails_once(*args: Any) -> Any:
+    def fails_once(*arguments: Any) -> Any:
         if not failed:
             failed.append(1)
             raise RuntimeError("broken")
-        return forward(*args)
+        return forward(*arguments)
 
     try:
         torch.set_num_threads(2)
@@ -247,7 +247,7 @@ def chatting(folder: Any, template: str | None) -> TransformersLM:
 @pytest.mark.parametrize("loop", [True, False])
 def test_a_chat_goes_through_the_template(tmp_path: Any, loop: bool) -> None:
     lm = TransformersLM.from_pretrained(build_tiny_lm(tmp_path), device="cpu", loop=loop)
-    turns = [{"role": each.role, "content": each.content} for each in (SHORT, COLOR)]
+    turns = [{"role": message.role, "content": message.content} for message in (SHORT, COLOR)]
     theirs = build_tokenizer().apply_chat_template(turns, tokenize=False, add_generation_prompt=True)
     (completion,) = lm.generate([GenerationRequest((SHORT, COLOR), 16)])
     assert lm.chat and completion.prompt_tokens == len(lm.tokenizer.encode([theirs], special=False)[0])

@@ -62,8 +62,8 @@ def of(name: str) -> Callable[[], Any]:
     from transformers import AutoConfig, AutoModelForCausalLM
 
     def make() -> Any:
-        kind, inputs = ALL[name]
-        config = AutoConfig.for_model(kind, **inputs, bos_token_id=1, eos_token_id=2, pad_token_id=0)
+        kind, options = ALL[name]
+        config = AutoConfig.for_model(kind, **options, bos_token_id=1, eos_token_id=2, pad_token_id=0)
         model = AutoModelForCausalLM.from_config(config)
         for label, weight in model.named_parameters():
             if label.endswith("bias") or kind in ("mpt", "rwkv"):
@@ -89,9 +89,9 @@ def test_texts_are_those_of_transformers_alone(name: str, way: str) -> None:
     expected = [(text, len(tokens)) for tokens, text in written]
     assert len(set(expected)) > 2
     lm = build(of(name), way, schedule=GPU, max_batch=3)
-    for completion in (lm.generate(asked()), [lm.generate([request])[0] for request in asked()[::-1]][::-1]):
-        assert [(each.text, each.completion_tokens) for each in completion] == expected
-        assert [each.prompt_tokens for each in completion] == list(
+    for completions in (lm.generate(asked()), [lm.generate([request])[0] for request in asked()[::-1]][::-1]):
+        assert [(completion.text, completion.completion_tokens) for completion in completions] == expected
+        assert [completion.prompt_tokens for completion in completions] == list(
             map(len, lm.tokenizer.encode([str(request.prompt) for request in asked()]))
         )
     assert isinstance(lm.model, LlamaNetwork) == (name in OWN)
@@ -107,10 +107,10 @@ def ask(
 
         async def one(number: int, request: GenerationRequest) -> Completion:
             await asyncio.sleep(gap * number)
-            built = await services.read(request)
+            completion = await services.read(request)
             if ended is not None:
                 ended.append(number)
-            return built
+            return completion
 
         try:
             asked = (one(number, request) for number, request in enumerate(requests))

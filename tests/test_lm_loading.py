@@ -41,7 +41,7 @@ def test_sampling_settings_of_a_checkpoint_do_not_seep_in(tmp_path: Path, folder
     build_tiny_lm(tmp_path)
     settings = {"do_sample": True, "temperature": 5.0, "top_k": 3, "repetition_penalty": 3.0, "eos_token_id": 2}
     (tmp_path / "generation_config.json").write_text(json.dumps(settings))
-    lm, other = (TransformersLM.from_pretrained(each, device="cpu", loop=loop) for each in (folder, tmp_path))
+    lm, other = (TransformersLM.from_pretrained(path, device="cpu", loop=loop) for path in (folder, tmp_path))
     requests = [GenerationRequest(prompt, 24) for prompt in PROMPTS]
     assert other.generate(requests) == lm.generate(requests)
 
@@ -112,8 +112,8 @@ def test_products_are_those_of_the_layer_but_for_rounding_in_any_company() -> No
     layer = torch.nn.Linear(64, 48)
     inputs = torch.randn(9, 64) * torch.logspace(-3, 3, 9)[:, None]
     coarse = Int8Linear(layer.weight, layer.bias)
-    built, expected = coarse(inputs) - layer.bias, inputs @ layer.weight.T
-    assert ((built - expected).norm(dim=1) / expected.norm(dim=1) < 0.03).all(), "each token has a scale of its own"
+    products, expected = coarse(inputs) - layer.bias, inputs @ layer.weight.T
+    assert ((products - expected).norm(dim=1) / expected.norm(dim=1) < 0.03).all(), "each token has a scale of its own"
     assert all(torch.equal(coarse(inputs[place : place + 1])[0], row) for place, row in enumerate(coarse(inputs)))
 
 
@@ -121,11 +121,13 @@ def test_products_are_those_of_the_layer_but_for_rounding_in_any_company() -> No
 def test_a_model_in_eight_bits_writes_the_same_in_any_company() -> None:
     lm = TransformersLM.from_pretrained(folder_of(llama), dtype="int8")
     exact = TransformersLM.from_pretrained(folder_of(llama), device="cpu", dtype="float32")
-    for each, quantised in ((lm, True), (exact, False)):
-        assert any(isinstance(layer, Int8Linear) for layer in each.model.modules()) is quantised
+    for language_model, quantised in ((lm, True), (exact, False)):
+        assert any(isinstance(layer, Int8Linear) for layer in language_model.model.modules()) is quantised
     assert weights(lm.model) == weights(exact.model) and lm.computes == "float32 on cpu"
     asked = mixed()
-    same = [each == lm.generate([request])[0] for each, request in zip(lm.generate(asked), asked, strict=True)]
+    same = [
+        completion == lm.generate([request])[0] for completion, request in zip(lm.generate(asked), asked, strict=True)
+    ]
     assert sum(same) >= len(asked) - 2, "rounding may turn a tie"
 
 

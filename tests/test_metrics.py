@@ -26,7 +26,7 @@ def score(dataset: str, variant: str, prediction: str, *gold: str) -> float | No
     return metric_for(dataset, variant).score(example("1", *gold), prediction)
 
 
-@pytest.mark.parametrize(("dataset", "variant"), [(name, element) for name, all in VARIANTS.items() for element in all])
+@pytest.mark.parametrize(("dataset", "variant"), [(name, variant) for name, all in VARIANTS.items() for variant in all])
 def test_every_variant_has_a_name_scores_and_takes_an_empty_prediction_for_wrong(dataset: str, variant: str) -> None:
     metric = metric_for(dataset, variant)
     assert metric.name and metric.score(example("1"), "yes") is None
@@ -50,9 +50,9 @@ EXACT = {  # by default, officially, in lmms-eval, in the release
 
 
 def test_gqa_exact_match() -> None:
-    for (message, gold), wanted in EXACT.items():
-        assert [score("gqa", variant, message, gold) for variant in ("", "official", "lmms", "release")] == wanted, (
-            message
+    for (prediction, gold), wanted in EXACT.items():
+        assert [score("gqa", variant, prediction, gold) for variant in ("", "official", "lmms", "release")] == wanted, (
+            prediction
         )
 
 
@@ -86,13 +86,13 @@ def test_gqa_consistency_by_hand() -> None:
 def test_gqa_distribution_by_hand() -> None:
     # furniture: gold 3 chair, 1 bed; said 1 chair, 2 table, 1 bed -> (1-3)^2/3 + 0 = 4/3, weight 4.
     # color: gold 2 red; said 2 blue -> (0-2)^2/2 = 2, weight 2. Not balanced and without group: left out.
-    message = ["chair", "table", "table", "bed"]
+    predictions = ["chair", "table", "table", "bed"]
     gold = ["chair", "chair", "chair", "bed"]
-    pairs = [(question(str(i), gold[i], group="furniture"), message[i]) for i in range(4)]
+    pairs = [(question(str(i), gold[i], group="furniture"), predictions[i]) for i in range(4)]
     pairs += [(question(f"c{i}", "red", group="color"), "Blue.") for i in range(2)]
     pairs += [(question("n", "yes"), "no"), (question("u", "red", balanced=False, group="color"), "red")]
-    actual = metric_for("gqa").corpus(pairs)["distribution"]
-    assert actual == pytest.approx((4 / 3 * 4 + 2 * 2) / 6 / 100)
+    distribution = metric_for("gqa").corpus(pairs)["distribution"]
+    assert distribution == pytest.approx((4 / 3 * 4 + 2 * 2) / 6 / 100)
 
 
 def test_gqa_validity_and_plausibility() -> None:
@@ -129,14 +129,14 @@ STATEMENTS = {  # by default, in the release
 
 
 def test_exact_match_of_statements() -> None:
-    for (dataset, *message), wanted in STATEMENTS.items():
-        assert [score(dataset, variant, *message) for variant in ("", "release")] == wanted, message
+    for (dataset, *answers), wanted in STATEMENTS.items():
+        assert [score(dataset, variant, *answers) for variant in ("", "release")] == wanted, answers
 
 
 @pytest.mark.parametrize("dataset", ["nlvr", "nlvr2"])
 def test_consistency_needs_every_row_of_a_sentence(dataset: str) -> None:
     rows = [("a", "yes"), ("a", "yes"), ("b", "yes"), ("b", "no"), ("c", "yes")]
-    pairs = [(example(str(k), "True", group=name), row) for k, (name, row) in enumerate(rows)]
+    pairs = [(example(str(k), "True", group=name), prediction) for k, (name, prediction) in enumerate(rows)]
     for ordered in (pairs, reversed(pairs)):
         assert metric_for(dataset).corpus(ordered) == {"consistency": wilson(2, 3)}
     assert metric_for(dataset).corpus([*pairs, (example("17", "yes"), "yes")]) == {"consistency": None}
@@ -218,12 +218,12 @@ def test_of_fewer_than_ten_answers_one_that_is_said_is_right() -> None:
 
 def test_okvqa_with_and_without_stemming() -> None:
     raw, stems = ["labrador retriever"] * 8 + ["dog"] * 2, ["labrador retriev"] * 8 + ["dog"] * 2
-    answers = [{"raw_answer": first, "answer": two} for first, two in zip(raw, stems, strict=True)]
-    each = example("1", *raw, answers=answers)
-    assert metric_for("okvqa").score(each, "labrador retriever") == 1
-    assert metric_for("okvqa").score(each, "labrador retrievers") == 0
-    assert metric_for("okvqa", "stem").score(each, "Labrador retrievers.") == 1
-    assert metric_for("okvqa", "stem").score(each, "dogs") == pytest.approx(0.6)
+    answers = [{"raw_answer": raw_answer, "answer": stem} for raw_answer, stem in zip(raw, stems, strict=True)]
+    question = example("1", *raw, answers=answers)
+    assert metric_for("okvqa").score(question, "labrador retriever") == 1
+    assert metric_for("okvqa").score(question, "labrador retrievers") == 0
+    assert metric_for("okvqa", "stem").score(question, "Labrador retrievers.") == 1
+    assert metric_for("okvqa", "stem").score(question, "dogs") == pytest.approx(0.6)
     # The file's own stems decide, whatever Porter's algorithm would make of the raw answers.
     odd = example("1", "surfing", "surfing", answers=[{"raw_answer": "surfing", "answer": "wave"}] * 2)
     assert metric_for("okvqa", "stem").score(odd, "surfing") == 0

@@ -42,18 +42,18 @@ def test_kinds_and_their_held_out_pairs_stay() -> None:
 @pytest.mark.parametrize(("style", "fewest"), [("plain", 7), ("box", 1)])
 def test_things_stay_inside_and_apart(style: str, fewest: int) -> None:
     for scene in scenes(200, style=style, min_things=fewest, max_things=8):
-        for place, thing in enumerate(scene.things):
-            assert min(thing.box) >= -1e-6 and max(thing.box) <= CANVAS + 1e-6
-            assert style == "box" or thing.radius == RADII[thing.size]
+        for place, figure in enumerate(scene.things):
+            assert min(figure.box) >= -1e-6 and max(figure.box) <= CANVAS + 1e-6
+            assert style == "box" or figure.radius == RADII[figure.size]
             for other in scene.things[:place]:
-                apart = sorted((abs(thing.x - other.x), abs(thing.y - other.y)))
-                assert apart[1] > thing.radius + other.radius - 1e-6, (thing, other)
+                apart = sorted((abs(figure.x - other.x), abs(figure.y - other.y)))
+                assert apart[1] > figure.radius + other.radius - 1e-6, (figure, other)
                 assert style == "box" or apart[0] >= GAP
 
 
 def test_held_out_pairs_appear_in_test_only() -> None:
-    train = {(thing.color, thing.kind) for scene in scenes(1000) for thing in scene.things}
-    test = {(thing.color, thing.kind) for scene in scenes(1000, split="test") for thing in scene.things}
+    train = {(figure.color, figure.kind) for scene in scenes(1000) for figure in scene.things}
+    test = {(figure.color, figure.kind) for scene in scenes(1000, split="test") for figure in scene.things}
     assert not train & HELD_OUT
     assert test >= HELD_OUT
     assert {color for color, _ in train} == set(COLORS)
@@ -63,9 +63,9 @@ def test_held_out_pairs_appear_in_test_only() -> None:
 def test_a_picture_shows_each_thing_in_its_place() -> None:
     for scene in scenes(100, style="plain"):
         changed = np.abs(pixels(scene) - pixels(replace(scene, things=()))).sum(-1) > 60
-        for thing in scene.things:
-            left, top, right, bottom = (round(edge) for edge in thing.box)
-            assert changed[top:bottom, left:right].mean() > 0.1, thing
+        for figure in scene.things:
+            left, top, right, bottom = (round(edge) for edge in figure.box)
+            assert changed[top:bottom, left:right].mean() > 0.1, figure
             changed[top:bottom, left:right] = False
         assert not changed.any()
 
@@ -75,12 +75,12 @@ Drawn = list[tuple[list[Scene], SceneQuestion]]
 
 def draw_questions(count: int, seed: int = 0, split: Literal["train", "test"] = "train") -> Drawn:
     rng = random.Random(seed)
-    actual: Drawn = []
-    while len(actual) < count:
+    pairs: Drawn = []
+    while len(pairs) < count:
         single = rng.random() < 0.5
         scenes = [sample_scene(rng, split=split)] if single else sample_set(rng, split=split)
-        actual.append((scenes, sample_question(rng, scenes[0] if single else scenes)))
-    return actual
+        pairs.append((scenes, sample_question(rng, scenes[0] if single else scenes)))
+    return pairs
 
 
 @pytest.fixture(scope="module")
@@ -96,7 +96,7 @@ def test_yes_and_no_are_equally_likely(drawn: Drawn) -> None:
     total = sum(answers.values(), Counter())
     assert 0.44 < total["yes"] / total.total() < 0.56
     assert len(answers) > 20
-    assert all(0.25 < answer["yes"] / answer.total() < 0.75 for answer in answers.values() if answer.total() > 40)
+    assert all(0.25 < counter["yes"] / counter.total() < 0.75 for counter in answers.values() if counter.total() > 40)
 
 
 def scene_of(*things: tuple[str, str, float, float]) -> Scene:
@@ -139,9 +139,9 @@ def test_what_is_counted_whole_is_counted_color_by_color() -> None:
 
 def test_a_program_may_answer_with_pictures() -> None:
     star, fish = scene_of(("red", "star", 20, 100)), scene_of(("blue", "fish", 100, 60))
-    actual = 'found = [img for img in images if query(img, "Is there {}?") == "yes"]\nanswer = found or "none"'
+    source = 'found = [img for img in images if query(img, "Is there {}?") == "yes"]\nanswer = found or "none"'
     answers = {
-        thing: run_program(actual.format(thing), [star, fish, star], "set") for thing in ("a star", "a fish", "a hat")
+        thing: run_program(source.format(thing), [star, fish, star], "set") for thing in ("a star", "a fish", "a hat")
     }
     assert answers == {"a star": "image 1, image 3", "a fish": "image 2", "a hat": "none"}
     assert run_program('answer = find_matching_image(images, "fish")', [star, fish], "set") == "image 2"

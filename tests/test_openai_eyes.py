@@ -36,7 +36,7 @@ def sent(body: dict[str, Any]) -> list[Image.Image]:
     return pictures
 
 
-def told(text: str, *tokens: tuple[Any, Any], first: str | None = None, **more: Any) -> Reply:
+def weighted_turn(text: str, *tokens: tuple[Any, Any], first: str | None = None, **more: Any) -> Reply:
     """An answer whose first token could have been any of some, each with its probability."""
     listed = [{"token": token, "logprob": math.log(p) if type(p) is float and p < 1 else p} for token, p in tokens]
     begun = {"token": first or text, "logprob": 0.0, "top_logprobs": listed}
@@ -73,18 +73,18 @@ def test_no_side_of_a_picture_that_arrives_is_over_1024(serve: Serve) -> None:
 
 
 CHANCES = [
-    (told("Yes", ("Yes", 0.5), (" yes", 0.1), ("no", 0.2), ("The", 0.1)), [0.75, 0.25]),
-    (told("yes", ("yes", 0.9), ("x", 0.001)), [1, 0]),  # "no" is less likely than the last
-    (told("yes", ("yes", 0.02), ("The", 0.9), ("x", 0.01)), []),  # "no" may be half as likely
-    (told("yes", ("yes", 0.4), (" ", 0.1), ("no", 0.4)), [0.5, 0.5]),
-    *[(told("yes", ("yes", wrong), ("no", 0.4)), []) for wrong in (None, 9, math.nan, 10**400, -(10**400))],
-    (told("yes", ("yes", 0.9), ("no", 0.1), first="Hm"), []),  # the server tells of its thoughts
-    (told("yes", ("yes", 0.9), ("no", 0.1), reasoning_content="yes it is"), []),
-    (told("yes it is</think>yes", ("yes", 0.9), ("no", 0.1), first="yes"), []),
+    (weighted_turn("Yes", ("Yes", 0.5), (" yes", 0.1), ("no", 0.2), ("The", 0.1)), [0.75, 0.25]),
+    (weighted_turn("yes", ("yes", 0.9), ("x", 0.001)), [1, 0]),  # "no" is less likely than the last
+    (weighted_turn("yes", ("yes", 0.02), ("The", 0.9), ("x", 0.01)), []),  # "no" may be half as likely
+    (weighted_turn("yes", ("yes", 0.4), (" ", 0.1), ("no", 0.4)), [0.5, 0.5]),
+    *[(weighted_turn("yes", ("yes", wrong), ("no", 0.4)), []) for wrong in (None, 9, math.nan, 10**400, -(10**400))],
+    (weighted_turn("yes", ("yes", 0.9), ("no", 0.1), first="Hm"), []),  # the server tells of its thoughts
+    (weighted_turn("yes", ("yes", 0.9), ("no", 0.1), reasoning_content="yes it is"), []),
+    (weighted_turn("yes it is</think>yes", ("yes", 0.9), ("no", 0.1), first="yes"), []),
     (turn("yes"), []),
     *[
-        (turn("yes", logprobs=each), [])
-        for each in (1, {"content": None}, {"content": [1]}, {"content": [{"token": 1}]})
+        (turn("yes", logprobs=logprobs), [])
+        for logprobs in (1, {"content": None}, {"content": [1]}, {"content": [{"token": 1}]})
     ],
     (turn("yes", logprobs={"content": [{"token": "yes", "top_logprobs": 5}]}), []),
 ]
@@ -98,9 +98,9 @@ def test_chances_of_the_choices(serve: Serve, reply: Reply, expected: list[float
 
 
 def test_choices_that_begin_alike_have_no_chances(serve: Serve) -> None:
-    server = serve(lambda *_: told("red", ("red", 0.8), ("b", 0.001), ("blue", 0.1)))
+    server = serve(lambda *_: weighted_turn("red", ("red", 0.8), ("b", 0.001), ("blue", 0.1)))
     eyes = OpenAIEyes("m", base_url=server.url)
-    alike, other = (LookRequest((RED,), "?", 5, ("red car", each, "blue")) for each in ("red bus", "big"))
+    alike, other = (LookRequest((RED,), "?", 5, ("red car", choice, "blue")) for choice in ("red bus", "big"))
     first, second = eyes.look([alike, other])
     assert first.chances == ()
     assert dict(second.chances) == pytest.approx({"red car": 0.8 / 0.9, "big": 0, "blue": 0.1 / 0.9})
@@ -161,10 +161,10 @@ def test_an_answer_that_ends_in_spaces_is_read_in_time(serve: Serve) -> None:
 def test_each_server_is_checked_once_before_anything_is_loaded(serve: Serve) -> None:
     server = serve(lambda *_: turn("red"))
     parts = {"language_model": "openai:a", "eyes": "openai:b"}
-    each = {f"{role}.base_url": server.url for role in parts}
-    check_server(configured("mini", **parts, **each))
+    options = {f"{role}.base_url": server.url for role in parts}
+    check_server(configured("mini", **parts, **options))
     assert server.checks == 1
     check_server(configured("mini", eyes="openai:b", **{"eyes.base_url": server.url}))
     assert server.checks == 2
     with pytest.raises(ServerError, match=r"Cannot reach the model server at http://127.0.0.1:9/v1"):
-        check_server(configured("mini", **parts, **each | {"eyes.base_url": "http://127.0.0.1:9/v1"}))
+        check_server(configured("mini", **parts, **options | {"eyes.base_url": "http://127.0.0.1:9/v1"}))

@@ -246,8 +246,8 @@ def test_two_who_watch_a_server_with_room_for_one_stream_get_whole_programs(serv
             if newest[0] != number:  # as llama-cpp-python's server does when any other request comes
                 yield "data: [DONE]\n\n"
                 return
-            message = {"delta": {"content": piece}} if chat else {"text": piece}
-            yield event({"choices": [{"index": 0, **message, "finish_reason": None}]})
+            content = {"delta": {"content": piece}} if chat else {"text": piece}
+            yield event({"choices": [{"index": 0, **content, "finish_reason": None}]})
             time.sleep(0.1)
         last: dict[str, Any] = {"delta": {}} if chat else {"text": ""}
         yield event({"choices": [{"index": 0, **last, "finish_reason": "stop"}]})

@@ -139,9 +139,9 @@ SPOKEN = [
 @pytest.mark.parametrize(("reply", "text"), SPOKEN)
 def test_the_text_of_an_answer_is_without_thoughts(serve: Serve, reply: Reply, text: str) -> None:
     server = serve(lambda path, body, n: reply)
-    (completion,) = OpenAILM("m", base_url=server.url, form="chat").generate([ASK])
-    assert completion.text == text
-    completion.text.encode()
+    (result,) = OpenAILM("m", base_url=server.url, form="chat").generate([ASK])
+    assert result.text == text
+    result.text.encode()
 
 
 @pytest.mark.parametrize(
@@ -155,7 +155,7 @@ def test_the_text_of_an_answer_is_without_thoughts(serve: Serve, reply: Reply, t
 )
 def test_a_template_without_a_system_turn_is_told_it_by_the_user(serve: Serve, message: tuple[int, str]) -> None:
     def answer(path: str, body: dict[str, Any], n: int) -> Reply:
-        roles = [each["role"] for each in body["messages"]]
+        roles = [entry["role"] for entry in body["messages"]]
         return failure(*message) if "system" in roles else turn(body["messages"][0]["content"])
 
     server = serve(answer)
@@ -164,8 +164,8 @@ def test_a_template_without_a_system_turn_is_told_it_by_the_user(serve: Serve, m
     if "disk" in message[1]:
         assert message[1] in str(refusal(lm, GenerationRequest(turns, 5)))
         return
-    assert [completion.text for completion in lm.generate([GenerationRequest(turns, 5)])] == ["Be short.\n\nHi"]
-    assert [request["role"] for request in server.seen[1][1]["messages"]] == ["user", "assistant", "user"]
+    assert [result.text for result in lm.generate([GenerationRequest(turns, 5)])] == ["Be short.\n\nHi"]
+    assert [entry["role"] for entry in server.seen[1][1]["messages"]] == ["user", "assistant", "user"]
     lm.generate([GenerationRequest(turns, 5)])
     assert len(server.seen) == 3, "it is remembered"
 
@@ -173,8 +173,8 @@ def test_a_template_without_a_system_turn_is_told_it_by_the_user(serve: Serve, m
 @pytest.mark.parametrize("usage", [[], {"prompt_tokens": "7"}, {"prompt_tokens": -1}, {"prompt_tokens": True}])
 def test_tokens_that_nobody_counted_are_estimated_and_marked(serve: Serve, usage: Any) -> None:
     server = serve(lambda path, body, n: (200, {**completion("red and blue")[1], "usage": usage}, {}))
-    (completion,) = OpenAILM("m", base_url=server.url).generate([GenerationRequest("What?", 5)])
-    assert (completion.text, completion.prompt_tokens, completion.completion_tokens, completion.estimated) == (
+    (result,) = OpenAILM("m", base_url=server.url).generate([GenerationRequest("What?", 5)])
+    assert (result.text, result.prompt_tokens, result.completion_tokens, result.estimated) == (
         "red and blue",
         2,
         3,

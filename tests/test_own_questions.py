@@ -36,14 +36,14 @@ def test_lines_become_examples_with_groups(tmp_path: Path) -> None:
         {**ONE, "image": "set", "answer": True},
     )
     shutil.copy(tmp_path / "harbor.png", tmp_path / "set")
-    actual = list(open_dataset(f"own:{path}"))
-    assert [(each.id, each.form, each.gold) for each in actual] == [
+    examples = list(open_dataset(f"own:{path}"))
+    assert [(example.id, example.form, example.gold) for example in examples] == [
         ("1", "image", ("yes",)),
         ("q", "set", ("two", "2")),
         ("4", "image", ("yes",)),
     ]
-    assert actual[0].groups == {"images": "1", "room": "a", "floor": "1"} and actual[2].groups == {"images": "1"}
-    assert actual[2].images[0].path == tmp_path / "set" / "harbor.png"
+    assert examples[0].groups == {"images": "1", "room": "a", "floor": "1"} and examples[2].groups == {"images": "1"}
+    assert examples[2].images[0].path == tmp_path / "set" / "harbor.png"
     assert next(iter(open_dataset(str(path), group_by=["floor"]))).groups == {"floor": "1"}
     many = written(tmp_path, *({**ONE, "n": number} for number in range(21)))
     assert next(iter(open_dataset(str(many)))).groups == {}
@@ -59,11 +59,11 @@ def test_a_folder_is_told_by_what_is_there_and_not_by_its_name(tmp_path: Path, c
         for number in range(2):
             shutil.copy(tmp_path / "garden.png", tmp_path / name / f"{number}.png")
     shutil.copy(tmp_path / "garden.png", tmp_path / "album")
-    actual = [
+    paths = [
         [image.path.relative_to(tmp_path).as_posix() for image in example.images] for example in open_dataset(str(path))
     ]
     folders = [[f"{name}/0.png", f"{name}/1.png"] for name in names[:4]]
-    assert actual == [*folders, ["album"], ["photos.2024/0.png", "photos.2024/1.png", "harbor"]]
+    assert paths == [*folders, ["album"], ["photos.2024/0.png", "photos.2024/1.png", "harbor"]]
     done = codevqa("ask", "--questions", path, "--quiet")
     lines = [json.loads(line) for line in done.stdout.splitlines()]
     assert [line["error"] for line in lines] == [None] * 6
@@ -138,8 +138,8 @@ def test_a_run_of_own_questions_is_resumed_reported_and_exported(tmp_path: Path,
             evaluate(engine, open_dataset(str(changed)), tmp_path / "run", resume=True)
     with Store.open(tmp_path / "run") as store:
         assert (store.info.dataset, store.info.split, store.info.unofficial) == ("own", "mine", "")
-    reported = json.loads(codevqa("report", tmp_path / "run", "--json").stdout)
-    assert '"room"' in json.dumps(reported) and '"accuracy"' in json.dumps(reported)
+    report = json.loads(codevqa("report", tmp_path / "run", "--json").stdout)
+    assert '"room"' in json.dumps(report) and '"accuracy"' in json.dumps(report)
     done = codevqa("export", tmp_path / "run", "--format", "jsonl", "--out", tmp_path / "out.jsonl")
     assert done.returncode == 0 and len((tmp_path / "out.jsonl").read_text().splitlines()) == 8
 

@@ -19,11 +19,11 @@ SHOWN = """Is it there?|a cat on a mat|Context: A red cat.|THE PROMPT|THE COMPLE
 
 def test_the_page_shows_everything_an_answer_rests_on() -> None:
     page = Read(trace_page(answer(), PICTURES))
-    text = page.one("body").text
+    text = page.element("body").text
     assert [words for words in SHOWN.replace("\n", "").split("|") if words not in text] == []
     assert [element.attributes["data-index"] for element in page.all(cls="cv-call")] == [str(n) for n in range(1, 10)]
-    assert page.one(cls="cv-answer").text == "no"
-    assert page.one(cls="cv-answer").attributes["data-outcome"] == "answered"
+    assert page.element(cls="cv-answer").text == "no"
+    assert page.element(cls="cv-answer").attributes["data-outcome"] == "answered"
     assert len(page.all("img", cls="cv-heat")) == 7
     assert all(element.attributes["alt"] for element in page.all("img"))
 
@@ -32,22 +32,22 @@ def test_a_fallback_is_marked_with_its_typed_error_and_its_evidence() -> None:
     program = Program(SOURCE)
     trace = Trace((), "", ((program, TYPE),), (READ,))
     page = Read(trace_page(answer(fallback=True, error=TYPE, text="perhaps", program=program, trace=trace), PICTURES))
-    message = page.one(cls="cv-answer")
-    assert (message.attributes["data-outcome"], message.text) == ("fallback", "perhaps")
-    assert "ProgramTypeError: line 4: no name 'cat'" in page.one(cls="cv-fallback").text
-    assert page.one(cls="cv-failing").attributes["data-line"] == "4"
-    text = page.one("body").text
+    element = page.element(cls="cv-answer")
+    assert (element.attributes["data-outcome"], element.text) == ("fallback", "perhaps")
+    assert "ProgramTypeError: line 4: no name 'cat'" in page.element(cls="cv-fallback").text
+    assert page.element(cls="cv-failing").attributes["data-line"] == "4"
+    text = page.element("body").text
     assert "What was read instead, without a program" in text and "a cat on a mat" in text
     assert "Written before" not in text and "It left" not in text  # its own program is shown once
 
 
 def test_no_answer_and_the_baseline_say_what_they_are() -> None:
     page = Read(trace_page(answer(text="", error=ErrorRecord("ProgramLimitError", "too many calls")), PICTURES))
-    assert page.one(cls="cv-answer").attributes["data-outcome"] == "failed"
-    assert "ProgramLimitError: too many calls" in page.one(cls="cv-verdict").text
+    assert page.element(cls="cv-answer").attributes["data-outcome"] == "failed"
+    assert "ProgramLimitError: too many calls" in page.element(cls="cv-verdict").text
     page = Read(trace_page(answer(program=None, method="pnpvqa", trace=Trace(baseline=(READ,))), PICTURES))
-    assert "Found without a program" in page.one(cls="cv-verdict").text and not page.all(cls="cv-program")
-    assert page.one(id="cv-program").tag == "section"  # the skip link leads somewhere
+    assert "Found without a program" in page.element(cls="cv-verdict").text and not page.all(cls="cv-program")
+    assert page.element(id="cv-program").tag == "section"  # the skip link leads somewhere
 
 
 def test_pictures_are_shrunk_and_named_where_they_are_not_at_hand() -> None:
@@ -62,10 +62,10 @@ def test_pictures_are_shrunk_and_named_where_they_are_not_at_hand() -> None:
 def test_the_answer_without_a_program_stands_beside_with_whether_it_agrees() -> None:
     for text, word in (("No", "agrees"), ("yes", "disagrees")):
         baseline = answer(text=text, program=None, method="pnpvqa", trace=Trace())
-        beside = Read(trace_page(answer(), PICTURES, baseline)).one(cls="cv-beside")
+        beside = Read(trace_page(answer(), PICTURES, baseline)).element(cls="cv-beside")
         assert beside.text == f"Without a program: {text} {word}"
     fallen = answer(fallback=True, error=SYNTAX)  # it is an answer without a program, too: nothing agrees with it
-    assert Read(trace_page(fallen, PICTURES, baseline)).one(cls="cv-beside").text == "Without a program: yes"
+    assert Read(trace_page(fallen, PICTURES, baseline)).element(cls="cv-beside").text == "Without a program: yes"
 
 
 def test_a_notebook_gets_one_piece_with_its_own_styles_and_no_names_to_clash() -> None:
@@ -73,7 +73,7 @@ def test_a_notebook_gets_one_piece_with_its_own_styles_and_no_names_to_clash() -
     assert page.elements[0].tag == "div" and all(element.inside[0] is page.elements[0] for element in page.elements)
     assert len(page.all("style")) == 1 and not page.all("a") and not page.all("script")
     assert not any("id" in element.attributes for element in page.elements)
-    assert page.one(cls="cv-answer").text == "no" and len(page.all(cls="cv-call")) == 9
+    assert page.element(cls="cv-answer").text == "no" and len(page.all(cls="cv-call")) == 9
 
 
 # -- programs --------------------------------------------------------------------------------------------------------
@@ -82,13 +82,13 @@ def test_a_notebook_gets_one_piece_with_its_own_styles_and_no_names_to_clash() -
 def test_a_failed_call_and_a_failing_line_are_marked() -> None:
     calls = [replace(asked(n), line=3, error=ErrorRecord("ValueError", "no") if n > 2 else None) for n in range(1, 8)]
     page = Read(program_html(SOURCE, calls, ErrorRecord("ProgramRuntimeError", "line 3: <oh>", 3)))
-    failing = page.one(cls="cv-failing")
+    failing = page.element(cls="cv-failing")
     assert failing.attributes["data-line"] == "3" and "✗" in failing.text
-    assert page.one(cls="cv-why").text.strip() == "line 3: <oh>"
+    assert page.element(cls="cv-why").text.strip() == "line 3: <oh>"
     assert [element.text for element in page.all(cls="cv-value")] == ["'yes'", "'yes'", "failed", "failed"]
-    assert page.one(cls="cv-more").text == "and 3 more, 3 of them failed"
+    assert page.element(cls="cv-more").text == "and 3 more, 3 of them failed"
     page = Read(program_html("answer = 1", (), ErrorRecord("ProgramLimitError", "too slow", 99)))
-    assert not page.all(cls="cv-failing") and "too slow" in page.one(cls="cv-error").text
+    assert not page.all(cls="cv-failing") and "too slow" in page.element(cls="cv-error").text
 
 
 @pytest.mark.parametrize(
@@ -115,7 +115,7 @@ def test_cards_say_their_state() -> None:
         "running": CallBegan(3, "query", asked(3).arguments, 3),
     }
     for state, call in states.items():
-        card = Read(call_html(call, PICTURES)).one(cls="cv-call")
+        card = Read(call_html(call, PICTURES)).element(cls="cv-call")
         assert [card.attributes[f"data-{name}"] for name in ("index", "name", "state")] == ["3", "query", state]
         assert "query(image 1, 'Is there a 3?')" in card.text
         assert ("'yes'" in card.text) == (state in ("computed", "remembered"))
@@ -125,11 +125,11 @@ def test_cards_say_their_state() -> None:
 def test_captions_stand_beside_the_patches_they_saw_and_positions_are_marked() -> None:
     page = Read(evidence_html(READ, PICTURES))
     items = [element for element in page.all("li") if any("cv-captions" in around.classes for around in element.inside)]
-    assert [pair.text for pair in items] == ["a red cat", "a cat on a mat"]
+    assert [element.text for element in items] == ["a red cat", "a cat on a mat"]
     seen = page.all("img", cls="cv-patches")
     assert seen[0].attributes["src"] != seen[1].attributes["src"] and "3 of 256 patches" in seen[0].attributes["alt"]
-    assert page.one("img", cls="cv-heat").attributes["alt"].endswith("most relevant at the upper left")
-    marked = Read(evidence_html(PLACED, PICTURES)).one("svg", cls="cv-spot")
+    assert page.element("img", cls="cv-heat").attributes["alt"].endswith("most relevant at the upper left")
+    marked = Read(evidence_html(PLACED, PICTURES)).element("svg", cls="cv-spot")
     assert marked.attributes["style"] == "left:85.42%;top:22.92%" and "cv-stage" in marked.inside[-2].classes
     odd = replace(PLACED, position=(float("nan"), 1.0))
     assert not Read(evidence_html(odd, PICTURES)).all(cls="cv-spot")
@@ -138,7 +138,7 @@ def test_captions_stand_beside_the_patches_they_saw_and_positions_are_marked() -
 def test_scores_of_all_pictures_stand_as_bars_and_the_first_of_the_best_is_marked() -> None:
     page = Read(evidence_html(MATCHED, PICTURES))
     bars = page.all("li", cls="cv-bar")
-    assert ["cv-best" in bar.classes for bar in bars] == [False, True, False]  # as find_matching_image picks
+    assert ["cv-best" in element.classes for element in bars] == [False, True, False]  # as find_matching_image picks
     assert [element.text for element in page.all(cls="cv-bar-score")] == [
         "match \u221210.0",
         "match 30.0",
@@ -154,10 +154,10 @@ def test_scores_of_all_pictures_stand_as_bars_and_the_first_of_the_best_is_marke
 
 def test_evidence_is_shown_by_what_it_holds() -> None:
     own = Evidence("depth", (ImageRef(2),), "how far", scores=(0.5, 0.25), completion="near")
-    text = Read(evidence_html(own, PICTURES)).one(cls="cv-evidence").text
+    text = Read(evidence_html(own, PICTURES)).element(cls="cv-evidence").text
     assert all(word in text for word in ("depth", "how far", "scores: 0.5, 0.25", "near", "image 2, second.png"))
     boxes = Evidence("detection", (), "cat", scores=(0.004, 0.5))
     assert "confidence in each box: under 1 %, 50 %" in Read(evidence_html(boxes, ())).text
     ragged = Evidence("own", (ImageRef(1),), relevance=(((1.0,), (1.0, 2.0)),), patches=(((1,),),), captions=(("x",),))
     page = Read(evidence_html(ragged, PICTURES))
-    assert "no relevance" in page.one(cls="cv-evidence").text and not page.all("img", cls="cv-heat")
+    assert "no relevance" in page.element(cls="cv-evidence").text and not page.all("img", cls="cv-heat")

@@ -36,11 +36,11 @@ def fixed(html: str) -> str:
 
 
 def test_a_hostile_answer_runs_nothing_and_requests_nothing(reader: Callable[..., Visitor]) -> None:
-    actual, pictures = hostile()
-    seen = reader(trace_page(actual, pictures))
+    answer, pictures = hostile()
+    seen = reader(trace_page(answer, pictures))
     assert seen.page.locator("img[onerror], img[src=x]").count() == 0
-    assert seen.page.locator("h1").inner_text() == actual.question
-    reader(fixed(answer_fragment(actual, pictures)))
+    assert seen.page.locator("h1").inner_text() == answer.question
+    reader(fixed(answer_fragment(answer, pictures)))
 
 
 @pytest.mark.slow

@@ -27,14 +27,14 @@ CALLS = (
 )
 
 
-def told(source: str, calls: tuple[Call, ...] = CALLS) -> list[str]:
+def comparison_lines(source: str, calls: tuple[Call, ...] = CALLS) -> list[str]:
     return [
         f"{comparison.source}: {comparison.values} is {comparison.holds}" for comparison in comparisons(source, calls)
     ]
 
 
 @pytest.mark.parametrize(
-    ("line", "texts"),
+    ("line", "expected"),
     [
         ('answer = "yes" if x1 < x2 else "no"', ["x1 < x2: 6.75 < 15.75 is True"]),
         ("answer = x1 < x2 and y1 >= y2", ["x1 < x2: 6.75 < 15.75 is True", "y1 >= y2: 11.25 >= 9.75 is True"]),
@@ -47,8 +47,8 @@ def told(source: str, calls: tuple[Call, ...] = CALLS) -> list[str]:
         ("answer = x1 < 12 < x2", ["x1 < 12 < x2: 6.75 < 12 < 15.75 is True"]),
     ],
 )
-def test_a_comparison_of_positions_is_read_with_what_it_says(line: str, texts: list[str]) -> None:
-    assert told(OPEN + line) == texts
+def test_a_comparison_of_positions_is_read_with_what_it_says(line: str, expected: list[str]) -> None:
+    assert comparison_lines(OPEN + line) == expected
 
 
 @pytest.mark.parametrize(
@@ -62,17 +62,17 @@ def test_a_comparison_of_positions_is_read_with_what_it_says(line: str, texts: l
     ],
 )
 def test_what_cannot_be_told_is_not_told(line: str) -> None:
-    assert told(OPEN + line) == []
+    assert comparison_lines(OPEN + line) == []
 
 
 def test_only_points_of_one_picture_that_are_sure_to_be_meant_are_compared() -> None:
     source = OPEN + "answer = x1 < x2"
-    assert told(source, (*CALLS[:2], placed(3, 3, "green tree", TREE, image=2))) == []
-    assert told(source, (*CALLS, placed(4, 3, "green tree", EMPTY))) == []  # a line that ran twice
+    assert comparison_lines(source, (*CALLS[:2], placed(3, 3, "green tree", TREE, image=2))) == []
+    assert comparison_lines(source, (*CALLS, placed(4, 3, "green tree", EMPTY))) == []  # a line that ran twice
     for line, count in ((3, 0), (4, 1), (None, 1)):  # where the program failed
         assert len(comparisons(source, CALLS, ErrorRecord("ProgramRuntimeError", "no", line))) == count
     kept = 'img = 1\na = get_pos(img, "red house")\nb = get_pos(img, "green tree")[0]\nanswer = a[0] < b'
-    assert told(kept) == ["a[0] < b: 6.75 < 15.75 is True"]
+    assert comparison_lines(kept) == ["a[0] < b: 6.75 < 15.75 is True"]
 
 
 def page(line: str) -> Read:
@@ -82,7 +82,7 @@ def page(line: str) -> Read:
 
 def test_both_points_are_named_on_one_picture_with_what_was_said_of_them() -> None:
     shown = page('answer = "yes" if x1 < x2 else "no"')
-    figure = shown.one(cls="cv-compare")
+    figure = shown.element(cls="cv-compare")
     inside = [element for element in shown.elements if figure in element.inside]
     marks = [element for element in inside if "cv-mark" in element.classes]
     assert [mark.text for mark in marks] == ["red housex1 = 6.75", "green treex2 = 15.75"]
@@ -97,6 +97,6 @@ def test_both_points_are_named_on_one_picture_with_what_was_said_of_them() -> No
 
 
 def test_what_is_false_says_so_and_height_reads_as_height() -> None:
-    figure = page("answer = y1 < y2").one(cls="cv-compare")
+    figure = page("answer = y1 < y2").element(cls="cv-compare")
     assert "11.25 < 9.75 is false" in figure.text and "“red house” is higher than “green tree”." in figure.text
-    assert "farther" not in page("answer = x1 < RIGHT / 2").one(cls="cv-compare").text
+    assert "farther" not in page("answer = x1 < RIGHT / 2").element(cls="cv-compare").text

@@ -31,7 +31,7 @@ def vqa() -> Iterator[CodeVQA]:
     """An engine that answers with the first and the last shade of a picture, and a hash of all of it."""
 
     def caption(request: CaptionRequest) -> str:
-        return f"shade {told(request.picture)}"
+        return f"shade {describe_shades(request.picture)}"
 
     def read(request: GenerationRequest) -> str:
         shown: list[str] = re.findall(r"Shade (\d+ \d+ \w+)", str(request.prompt))
@@ -54,7 +54,7 @@ def file(request: pytest.FixtureRequest, photo: PILImage.Image) -> bytes:
     return buffer.getvalue()
 
 
-def told(source: ImageSource) -> str:
+def describe_shades(source: ImageSource) -> str:
     picture = load_picture(source)
     first, last = np.asarray(picture.pixels)[[0, -1], [0, -1], 0]
     return f"{first} {last} {picture.key[:8]}"
@@ -65,21 +65,21 @@ def texts(answers: list[Answer]) -> list[str]:
 
 
 def test_one_opened_picture_serves_many_questions_and_threads(vqa: CodeVQA, file: bytes) -> None:
-    opened, actual, ready = PILImage.open(io.BytesIO(file)), list[str](), threading.Barrier(4)
+    opened, shades, ready = PILImage.open(io.BytesIO(file)), list[str](), threading.Barrier(4)
     answers = vqa.ask_many([(opened, f"Which shade, {number}?") for number in range(8)], method="pnpvqa")
-    assert texts(answers) == [told(file)] * 8
+    assert texts(answers) == [describe_shades(file)] * 8
     opened = PILImage.open(io.BytesIO(file))
 
     def ask(number: int) -> None:
         ready.wait()
-        actual.append(vqa.ask(opened, f"Which shade, {number}?", method="pnpvqa").text)
+        shades.append(vqa.ask(opened, f"Which shade, {number}?", method="pnpvqa").text)
 
     threads = [threading.Thread(target=ask, args=(number,)) for number in range(4)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join(60)
-    assert actual == [told(file)] * 4
+    assert shades == [describe_shades(file)] * 4
 
 
 def test_an_opened_picture_may_be_closed_once_it_is_given(vqa: CodeVQA, photo: PILImage.Image, tmp_path: Path) -> None:
@@ -87,7 +87,7 @@ def test_an_opened_picture_may_be_closed_once_it_is_given(vqa: CodeVQA, photo: P
     with PILImage.open(tmp_path / "photo.jpg") as opened:
         watch = vqa.watch(opened, "Which shade?", method="pnpvqa")
     list(watch)
-    assert watch.answer is not None and watch.answer.text == told(tmp_path / "photo.jpg")
+    assert watch.answer is not None and watch.answer.text == describe_shades(tmp_path / "photo.jpg")
     assert "photo.jpg" in watch.answer._repr_html_()
 
 
@@ -103,31 +103,33 @@ def test_each_answer_is_about_the_frame_that_its_question_was_given(vqa: CodeVQA
     async def collect() -> dict[int, str]:
         return {place: answer.text async for place, answer in vqa.ask_stream_async(refilled(), method="pnpvqa")}
 
-    wanted = [told(np.full(shape, number, np.uint8)) for number in range(10)]
-    actual = asyncio.run(collect())
-    assert [actual[place] for place in range(10)] == wanted
+    wanted = [describe_shades(np.full(shape, number, np.uint8)) for number in range(10)]
+    shades = asyncio.run(collect())
+    assert [shades[place] for place in range(10)] == wanted
     assert texts(vqa.ask_many(refilled(), method="pnpvqa")) == wanted
 
 
 @pytest.mark.parametrize("program", [None, QUERY])
-@pytest.mark.parametrize("inputs", [GREY, np.full((40, 60, 3), 7, np.uint8)], ids=["PIL", "array"])
-def test_a_picture_may_change_once_it_is_given(vqa: CodeVQA, inputs: Any, program: str | None, tmp_path: Path) -> None:
+@pytest.mark.parametrize("original", [GREY, np.full((40, 60, 3), 7, np.uint8)], ids=["PIL", "array"])
+def test_a_picture_may_change_once_it_is_given(
+    vqa: CodeVQA, original: Any, program: str | None, tmp_path: Path
+) -> None:
     def spoil(image: Any) -> None:
         image.paste("white", (0, 0, 60, 40)) if isinstance(image, PILImage.Image) else image.fill(255)
 
     async def main() -> Answer:
-        image = inputs.copy()
+        image = original.copy()
         work = vqa.run_async(image, program) if program else vqa.ask_async(image, "Which shade?", method="pnpvqa")
         spoil(image)
         return await work
 
-    assert asyncio.run(main()).text == told(GREY)
-    image = inputs.copy()
+    assert asyncio.run(main()).text == describe_shades(GREY)
+    image = original.copy()
     watch = vqa.watch_run(image, program) if program else vqa.watch(image, "Which shade?", method="pnpvqa")
     spoil(image)
     list(watch)
     answer = watch.answer
-    assert answer is not None and answer.text == told(GREY)
+    assert answer is not None and answer.text == describe_shades(GREY)
     answer.save_html(tmp_path / "page.html")
     answer.save_html(tmp_path / "wanted.html", GREY)
     assert (tmp_path / "page.html").read_text() == (tmp_path / "wanted.html").read_text()
@@ -172,10 +174,10 @@ def test_one_policy_says_what_becomes_of_whatever_cannot_be_answered(plain: Code
 
 
 def test_progress_is_told_and_shown(plain: CodeVQA, capfd: pytest.CaptureFixture[str]) -> None:
-    reported: list[tuple[int, int | None]] = []
-    plain.ask_many([(RED, "a?"), (BAD, "b?")], progress=lambda done, total: reported.append((done, total)))
-    plain.ask_many(iter([(RED, "a?")]), progress=lambda done, total: reported.append((done, total)))
-    assert reported == [(1, 2), (2, 2), (1, None)]
+    counts: list[tuple[int, int | None]] = []
+    plain.ask_many([(RED, "a?"), (BAD, "b?")], progress=lambda done, total: counts.append((done, total)))
+    plain.ask_many(iter([(RED, "a?")]), progress=lambda done, total: counts.append((done, total)))
+    assert counts == [(1, 2), (2, 2), (1, None)]
     assert capfd.readouterr().err == ""
     enable_progress_bars()  # commands that were quiet turned them off for the process
     plain.ask_many([(RED, "a?"), (RED, "b?")], progress=True)
@@ -198,16 +200,16 @@ def test_questions_without_end_are_taken_as_there_is_room(plain: CodeVQA) -> Non
     taken = itertools.count()
     endless = ((RED, f"Is it {next(taken)}?") for _ in itertools.repeat(None))
     answers = plain.ask_stream(endless)
-    actual = [next(answers)[1].text for _ in range(5)]
+    texts = [next(answers)[1].text for _ in range(5)]
     answers.close()
-    assert actual == ["yes"] * 5
+    assert texts == ["yes"] * 5
     assert next(taken) <= 5 + 2 * NARROW.workers
 
     async def main() -> list[str]:
         stream = plain.ask_stream_async((RED, f"Is it {next(taken)}?") for _ in itertools.repeat(None))
-        actual = [(await anext(stream))[1].text for _ in range(5)]
+        texts = [(await anext(stream))[1].text for _ in range(5)]
         await stream.aclose()
-        return actual
+        return texts
 
     assert asyncio.run(main()) == ["yes"] * 5
 

@@ -108,14 +108,14 @@ def test_plugins_that_fail(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capl
         "The plugin own_panic (own_panic) was left out: BaseException: odd",
     ]
 
-    for wanted, actual, reported in (("", [], 0), ("own_good", ["own_good/fixed"], 0), ("own_god", [], 1)):
+    for wanted, names, warnings in (("", [], 0), ("own_good", ["own_good/fixed"], 0), ("own_god", [], 1)):
         monkeypatch.setattr(plugins, "_parts", {})
         monkeypatch.setattr(plugins, "_looked", False)
         monkeypatch.setenv("CODEVQA_PLUGINS", wanted)
         sys.modules.pop("own_good", None)
         caplog.clear()
-        assert plugins.names("language_model") == actual
-        assert sum("is not installed" in record.getMessage() for record in caplog.records) == reported
+        assert plugins.names("language_model") == names
+        assert sum("is not installed" in record.getMessage() for record in caplog.records) == warnings
 
 
 DATA = """
@@ -163,8 +163,8 @@ def test_what_a_part_raises_is_one_line(
     (tmp_path / "questions.json").write_text('[{"question_id": 1, "question": "Is it?", "image": "g.png"}]')
     shutil.copy(GARDEN, tmp_path / "g.png")
     data = GARDEN.parent if "/" in words[0] else tmp_path
-    inputs = ("eval", *words, "--data", data, "--split", "questions")
-    done = codevqa(*inputs, "--include", tmp_path / "own_data.py", "--out", tmp_path / "run", "--quiet")
+    command = ("eval", *words, "--data", data, "--split", "questions")
+    done = codevqa(*command, "--include", tmp_path / "own_data.py", "--out", tmp_path / "run", "--quiet")
     assert_one_clear_line(done, message)
 
 
@@ -172,14 +172,14 @@ def test_the_example_package_is_installed_and_used(tmp_path: Path) -> None:
     shutil.copytree(ROOT / "examples" / "plugin", tmp_path / "plugin")
     pip = [sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--no-build-isolation", "--no-index"]
     subprocess.run([*pip, "--target", tmp_path / "there", tmp_path / "plugin"], check=True, timeout=300)
-    reported = {**environment(), "PYTHONPATH": str(tmp_path / "there"), "HF_HUB_OFFLINE": "1"}
+    variables = {**environment(), "PYTHONPATH": str(tmp_path / "there"), "HF_HUB_OFFLINE": "1"}
     command = [sys.executable, "-m", "codevqa"]
     source = "print(brightness(img) > 0.3)\nanswer = 'yes'"
     run = [*command, "run", "-", str(GARDEN)]
-    done = subprocess.run(run, input=source, env=reported, capture_output=True, text=True, timeout=300, check=True)
+    done = subprocess.run(run, input=source, env=variables, capture_output=True, text=True, timeout=300, check=True)
     assert done.stdout == "yes\n" and "printed: True" in done.stderr
     words = ["eval", "brightness/bright", "--data", str(ROOT / "examples" / "pictures"), "--out", str(tmp_path / "run")]
     words += ["--limit", "1", "--method", "codevqa"]
-    done = subprocess.run([*command, *words], env=reported, capture_output=True, text=True, timeout=300, check=True)
+    done = subprocess.run([*command, *words], env=variables, capture_output=True, text=True, timeout=300, check=True)
     assert done.stdout.startswith("brightness/bright test: 1 questions; exact match"), done.stderr
     assert "codevqa  1.000" in done.stdout

@@ -154,9 +154,12 @@ def choice(relevance: Map, count: int, seed: int) -> tuple[int, ...]:
 def test_patches_are_those_that_numpy_draws(sharpness: float) -> None:
     maps: list[Map] = list((np.random.default_rng(3).random((30, 12, 12)) ** sharpness).astype(np.float32))
     maps[4][:], maps[5][:], maps[6][0, 0] = 0, np.nan, np.inf
-    for seed, map in enumerate(maps, 2**40):
-        chances = Patches(map, 20)
-        assert [chances.draw(seed), chances.draw(seed + 1)] == [choice(map, 20, seed), choice(map, 20, seed + 1)]
+    for seed, relevance in enumerate(maps, 2**40):
+        chances = Patches(relevance, 20)
+        assert [chances.draw(seed), chances.draw(seed + 1)] == [
+            choice(relevance, 20, seed),
+            choice(relevance, 20, seed + 1),
+        ]
 
 
 def test_a_small_picture_gives_all_its_patches() -> None:

@@ -28,8 +28,8 @@ def test_programs_give_what_cpython_gives(kit: Kit) -> None:
 @pytest.mark.filterwarnings("ignore::SyntaxWarning")
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # the clock rings in any code
 def test_programs_at_random_are_the_same_or_refused(kit: Kit) -> None:
-    built = [Maker(seed).program() for seed in range(60)]
-    assert not [source for source in built if compare(kit, source) == "different"]
+    sources = [Maker(seed).program() for seed in range(60)]
+    assert not [source for source in sources if compare(kit, source) == "different"]
 
 
 LEFT_OUT = {

@@ -123,7 +123,7 @@ def test_knowledge_examples_of_the_release_come_with_its_programs(tmp_path: Path
     (tmp_path / "okvqa_examples_knowledge50.json").write_text(json.dumps(known))
     prompts = load_prompt_set(pool(tmp_path, programs, task="okvqa"))
     assert {example.question for example in prompts.knowledge} == {"Who is it?", "Who am I?"}
-    assert [each.answer for each in prompts.knowledge_of(["7"])] == ["me"]
+    assert [example.answer for example in prompts.knowledge_of(["7"])] == ["me"]
 
 
 def test_what_the_files_of_the_release_lack_is_named(tmp_path: Path) -> None:

@@ -73,18 +73,18 @@ def test_rows_are_those_of_the_local_engine_which_may_go_on(ray: Any, tmp_path: 
 
 
 def test_actors_that_are_killed_lose_nothing(ray: Any, tmp_path: Path) -> None:
-    data, built = Numbered(tmp_path, 80), tmp_path / "made"
-    built.mkdir()
+    data, folder = Numbered(tmp_path, 80), tmp_path / "made"
+    folder.mkdir()
 
     def progress(status: Status) -> None:
         if status.examples == 20:
-            os.kill(int(next(built.iterdir()).name), signal.SIGKILL)
+            os.kill(int(next(folder.iterdir()).name), signal.SIGKILL)
 
     options: Any = {"methods": ["pnpvqa"], "progress": progress}
-    with ray_evaluate(make(marked, folder=built), data, tmp_path / "run", **options) as store:
+    with ray_evaluate(make(marked, folder=folder), data, tmp_path / "run", **options) as store:
         rows = asked(store)
         assert [row.prediction for row in store.rows("pnpvqa")] == ["yes"] * 80
-    assert len(list(built.iterdir())) == 3 and len(set(rows)) == 80
+    assert len(list(folder.iterdir())) == 3 and len(set(rows)) == 80
 
 
 def marked(folder: Path) -> CodeVQA:
@@ -167,8 +167,8 @@ def gone(processes: list[int]) -> bool:
 
     deadline = time.monotonic() + 90
     while time.monotonic() < deadline:
-        alive = [process for process in processes if psutil.pid_exists(process)]
-        if all(psutil.Process(each).status() == psutil.STATUS_ZOMBIE for each in alive):
+        alive = [pid for pid in processes if psutil.pid_exists(pid)]
+        if all(psutil.Process(pid).status() == psutil.STATUS_ZOMBIE for pid in alive):
             return True
         time.sleep(0.1)
     return False
@@ -227,7 +227,7 @@ class Nodes:
 
     def nodes(self) -> list[dict[str, Any]]:
         there = [{"CPU": 2.0, "GPU": 1.0}, {"CPU": 2.0, "GPU": 2.0}]
-        return [{"Alive": True, "NodeID": str(place), "Resources": each} for place, each in enumerate(there)]
+        return [{"Alive": True, "NodeID": str(place), "Resources": resources} for place, resources in enumerate(there)]
 
     def get_runtime_context(self) -> Any:
         return SimpleNamespace(get_node_id=lambda: "0")

@@ -58,7 +58,7 @@ def test_a_reader_that_can_only_be_talked_with_is_talked_with() -> None:
 
 
 @pytest.mark.parametrize(
-    ("question", "logits", "text"),
+    ("question", "logits", "verdict"),
     [
         ("Are there no cups?", [9.0], "no"),
         ("Are there no cups?", [-9.0], "yes"),
@@ -76,10 +76,10 @@ def test_a_reader_that_can_only_be_talked_with_is_talked_with() -> None:
         ("Is the cup red or blue?", [9.0, 9.0], ""),
     ],
 )
-def test_what_follows_from_descriptions_that_fit(question: str, logits: list[float], text: str) -> None:
+def test_what_follows_from_descriptions_that_fit(question: str, logits: list[float], verdict: str) -> None:
     asked = describe_question(question)
     assert len(asked.texts) >= len(logits)
-    assert asked.verdict(logits, 0.01) == text
+    assert asked.verdict(logits, 0.01) == verdict
     # Asked one after the other, no more than these are matched.
     assert not any(asked.suffice(logits[:count], 0.01) for count in range(1, len(logits)))
 
@@ -117,11 +117,11 @@ def test_a_description_is_good_english_or_there_is_none() -> None:
 def test_only_a_sure_witness_answers_alone(logit: float, witness: bool, text: str, kinds: list[str]) -> None:
     matcher = FakeMatcher(6, logit=lambda request: logit if request.text == "a red cup" else 0.0)
     reader, settings = ScriptedLM("yes"), replace(SMALL, witness=True)
-    actual = read("Is there a red cup?", reader, BANKS, settings, matcher=matcher, witness=witness)
-    assert (actual.text, [entry.kind for entry in actual.evidence]) == (text, kinds)
+    reading = read("Is there a red cup?", reader, BANKS, settings, matcher=matcher, witness=witness)
+    assert (reading.text, [evidence.kind for evidence in reading.evidence]) == (text, kinds)
     assert len(reader.requests) == kinds.count("pnpvqa")
     if witness:
-        assert (actual.evidence[0].text, actual.evidence[0].scores[0]) == ("a red cup", logit)
+        assert (reading.evidence[0].text, reading.evidence[0].scores[0]) == ("a red cup", logit)
 
 
 @pytest.mark.parametrize(
@@ -152,9 +152,9 @@ def test_a_number_is_stated_where_captions_agree(question: str, captions: list[s
 def test_stated_numbers_need_no_reader(caption: str, logit: float, witness: bool, text: str, kinds: list[str]) -> None:
     settings = replace(SMALL, witness=True, stated=True)
     fakes: Any = {"matcher": FakeMatcher(6, logit=lambda request: logit), "captioner": FakeCaptioner(caption, grid=6)}
-    actual = read("How many cups are there?", ScriptedLM("7"), BANKS, settings, witness=witness, **fakes)
-    assert (actual.text, [entry.kind for entry in actual.evidence]) == (text, kinds)
-    assert actual.evidence[-1].captions == ((caption,),)
+    reading = read("How many cups are there?", ScriptedLM("7"), BANKS, settings, witness=witness, **fakes)
+    assert (reading.text, [evidence.kind for evidence in reading.evidence]) == (text, kinds)
+    assert reading.evidence[-1].captions == ((caption,),)
 
 
 DISH = 'dish = visual_query(img, "What dish is it?")\nanswer = knowledge_query("Where is " + dish + " from?")'
@@ -192,9 +192,9 @@ def test_the_prompt_holds_the_knowledge_of_the_programs_shown_in_the_releases_la
     with engine() as vqa:
         prompt = vqa.ask(RED, "Where is this dish from?").trace.calls[1].evidence[0].prompt
     okvqa = load_prompt_set("okvqa")
-    shown = [example for example in okvqa.knowledge if example.id in {example.id for example in okvqa.examples[:7]}]
+    shown = [entry for entry in okvqa.knowledge if entry.id in {example.id for example in okvqa.examples[:7]}]
     assert 3 <= len(shown) < len(okvqa.knowledge)
-    examples = "".join(f"Q: {each.question}\nA: {each.answer}\n===\n" for each in shown)
+    examples = "".join(f"Q: {entry.question}\nA: {entry.answer}\n===\n" for entry in shown)
     assert prompt == f"Answer each question.\n===\n{examples}Q: Where is pizza from?\nA:"
 
 

@@ -75,8 +75,8 @@ def test_the_commands_do_what_they_say(tmp_path: Path, codevqa: CommandLine, mon
     for command in COMMANDS:
         if ELSEWHERE in command or "codevqa " not in command:
             continue
-        inputs, _, line = command.rpartition(" | ")
-        stdin = shlex.split(inputs)[1] if inputs else "What color is the house?\n"
+        piped, _, line = command.rpartition(" | ")
+        stdin = shlex.split(piped)[1] if piped else "What color is the house?\n"
         words = [name for word in shlex.split(line) for name in (sorted(map(str, Path().glob(word))) or [word])]
         done = codevqa(*words[1:], stdin=stdin)
         assert done.returncode == 0 and (done.stdout or words[1] == "run"), f"{command}\n{done.stderr}"
@@ -116,7 +116,7 @@ def test_the_files_that_the_page_on_architecture_names_are_there() -> None:
     page = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
     named = set(re.findall(r"`(\w+/[\w/.]*)`", page))
     assert len(named) > 15
-    assert [each for each in named if not (ROOT / "codevqa" / each).exists()] == []
+    assert [name for name in named if not (ROOT / "codevqa" / name).exists()] == []
 
 
 def test_the_primitive_of_the_page_is_called_by_ask(
@@ -198,12 +198,14 @@ def test_a_wheel_built_through_the_sdist_holds_everything(tmp_path: Path) -> Non
 def entries(name: str) -> dict[str, str]:
     """Each package's lines in a file of the lock."""
     text = (ROOT / "requirements" / f"{name}.txt").read_text(encoding="utf-8")
-    return {each.partition("==")[0]: each for each in re.split(r"^(?=\w)", text, flags=re.MULTILINE) if "==" in each}
+    return {
+        entry.partition("==")[0]: entry for entry in re.split(r"^(?=\w)", text, flags=re.MULTILINE) if "==" in entry
+    }
 
 
 def test_each_package_is_locked_once_within_its_bound() -> None:
-    counter = Counter(package for name in LOCKS for package in entries(name))
-    assert [package for package, times in counter.items() if times > 1] == []
+    counts = Counter(package for name in LOCKS for package in entries(name))
+    assert [package for package, times in counts.items() if times > 1] == []
     version = re.compile(r"torch==([\d.]+)")
     assert version.findall(entries("torch")["torch"]) == version.findall(entries("torch-cpu")["torch"])
     wanted = [SETUP["options"]["install_requires"], *SETUP["options.extras_require"].values()]

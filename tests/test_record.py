@@ -43,9 +43,9 @@ ABOUT: dict[str, Any] = {"name": "m", "model": "m", "grid": 6, "settings": {}}
 
 @pytest.fixture
 def store(tmp_path: Path) -> Iterator[CallStore]:
-    call_store = CallStore(tmp_path)
-    yield call_store
-    call_store.close()
+    store = CallStore(tmp_path)
+    yield store
+    store.close()
 
 
 class Recorded(NamedTuple):
@@ -104,10 +104,10 @@ def test_a_call_that_was_not_recorded_is_no_fallback(run: Recorded) -> None:
 
 
 def parts(lm: Any = None, **models: Any) -> tuple[Writer, Models]:
-    each = lm or ScriptedLM("img = open_image('Image1.jpg')\nanswer = query(img, 'a?')")
-    writer = Writer(each, load_prompts("gqa"), settings=WriterSettings(selection="fixed", repairs=0))
+    language_model = lm or ScriptedLM("img = open_image('Image1.jpg')\nanswer = query(img, 'a?')")
+    writer = Writer(language_model, load_prompts("gqa"), settings=WriterSettings(selection="fixed", repairs=0))
     captioner = FakeCaptioner(lambda request: f"thing {request.seed}", grid=6)
-    chosen: dict[str, Any] = {"reader": each, "matcher": FakeMatcher(6), "captioner": captioner, **models}
+    chosen: dict[str, Any] = {"reader": language_model, "matcher": FakeMatcher(6), "captioner": captioner, **models}
     return writer, Models(**chosen)
 
 
@@ -158,8 +158,8 @@ def test_a_failure_is_not_recorded_and_spoils_nothing_beside_it(tmp_path: Path) 
         first = vqa.ask_many(questions, method="pnpvqa")
     with replaying(tmp_path) as vqa:
         replayed = vqa.ask_many(questions, method="pnpvqa")
-    assert [each.error and each.error.type for each in first] == ["ModelError", None]
-    assert [each.error and each.error.type for each in replayed] == ["ReplayMissError", None]
+    assert [answer.error and answer.error.type for answer in first] == ["ModelError", None]
+    assert [answer.error and answer.error.type for answer in replayed] == ["ReplayMissError", None]
     assert digest(replayed[1]) == digest(first[1])
     with recording(tmp_path, *parts()) as vqa:  # while recording it is asked again, and then stands
         better = vqa.ask_many(questions, method="pnpvqa")

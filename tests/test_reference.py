@@ -35,7 +35,10 @@ def test_answers_are_the_same(mini: CodeVQA) -> None:
     answers: list[Answer] = mini.ask_many(asked)
     with reference.from_preset("mini", numbers=reference.Numbers(drawn=12)) as release:
         release.seeds = reference.engine_seeds(mini.settings.seed)
-        theirs = [release.ask(pictures, each.text, form=each.form) for pictures, each in zip(shown, asked, strict=True)]
+        theirs = [
+            release.ask(pictures, question.text, form=question.form)
+            for pictures, question in zip(shown, asked, strict=True)
+        ]
     pairs = [(answer.question, answer.text, other) for answer, other in zip(answers, theirs, strict=True)]
     differing = [pair for pair in pairs if pair[1] != pair[2]]
     assert not differing

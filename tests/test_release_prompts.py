@@ -63,7 +63,10 @@ KNOWS = 'answer = knowledge_query("Who wrote the BOOK?")'
 ASKS = 'answer = query({}, "Is the \\"STOP\\" sign (there) RED?")'
 PROGRAMS: dict[Form, tuple[str, ...]] = {
     "image": (f'img = open_image("Image13.jpg")\n{ASKS.format("img")}', FAILS),
-    "set": (*(f'images = open_images("ImageSet7")\n{ASKS.format(each)}' for each in ("images[1]", "images")), FAILS),
+    "set": (
+        *(f'images = open_images("ImageSet7")\n{ASKS.format(target)}' for target in ("images[1]", "images")),
+        FAILS,
+    ),
 }
 
 
@@ -88,14 +91,14 @@ class Both:
         self.pictures = [
             folder / "VG_100K" / f"{number}.jpg" for number in ((1,) if prompts.form == "image" else (1, 2))
         ]
-        script.captions = {number: [each * number for each in CAPTIONS[: prompts.captions]] for number in (1, 2)}
+        script.captions = {number: [caption * number for caption in CAPTIONS[: prompts.captions]] for number in (1, 2)}
         for number, path in enumerate(self.pictures, 1):
             noise = np.random.default_rng(number).integers(0, 255, (8, 8, 3), np.uint8)
             noise[0, 0, 0] = number  # tells whose captions are read
             Image.fromarray(noise).resize((64, 64), Image.Resampling.NEAREST).save(path, "PNG")
-        reported = {number: cycle(captions) for number, captions in script.captions.items()}
+        caption_cycles = {number: cycle(captions) for number, captions in script.captions.items()}
         captioner = FakeCaptioner(
-            lambda request: next(reported[int(np.asarray(request.picture.pixels)[0, 0, 0])]), grid=matcher.grid
+            lambda request: next(caption_cycles[int(np.asarray(request.picture.pixels)[0, 0, 0])]), grid=matcher.grid
         )
         model = ScriptedLM(lambda request: script.complete(request.prompt, request.max_tokens))
         detector = FakeDetector() if "_find" in pool else None
@@ -107,12 +110,12 @@ class Both:
     def ask(self, question: str, program: str) -> tuple[Answer, str]:
         """Asks both one question, and returns their answers: they must have asked their models the same."""
         self.script.program = program
-        actual = self.ours.ask(self.pictures, question, form=self.prompts.form, method=self.method)
+        answer = self.ours.ask(self.pictures, question, form=self.prompts.form, method=self.method)
         ours, self.script.asked = self.script.asked, []
-        answer = self.theirs.answer(question, self.pictures)
+        release_answer = self.theirs.answer(question, self.pictures)
         theirs, self.script.asked = self.script.asked, []
         assert ours == theirs
-        return actual, answer
+        return answer, release_answer
 
 
 @pytest.mark.parametrize("reply", ["Yes", ""])
@@ -126,8 +129,8 @@ def test_models_are_asked_what_the_release_asks_them(pool: str, method: Method, 
     programs = (*PROGRAMS[form], *([KNOWS] if both.prompts.knowledge else ())) if method == "codevqa" else ("",)
     with both.ours:
         for question, program in product(QUESTIONS[form], programs):
-            answer, reported = both.ask(question, program)
-            assert (answer.text, answer.fallback) == (reported.lower(), program == FAILS)
+            answer, release_answer = both.ask(question, program)
+            assert (answer.text, answer.fallback) == (release_answer.lower(), program == FAILS)
             # The tokenizer of the matcher knows no capitals.
             assert [request.text.lower() for request in matcher.matches.requests] == [
                 text.lower() for text in script.matched
@@ -146,32 +149,32 @@ def test_positions_are_those_of_the_release(tmp_path: Path) -> None:
         def maps(self, text: str) -> torch.Tensor:
             ((maps, _),) = matcher.token_maps([MatchRequest(load_picture(both.pictures[0]), text)])
             wide = np.ones((GRID // matcher.grid,) * 2)
-            return torch.tensor(np.array([np.kron(map, wide) for map in maps]))
+            return torch.tensor(np.array([np.kron(token_map, wide) for token_map in maps]))
 
     both = Both(GQA, "codevqa", tmp_path, Reading(), matcher)
     phrases = ("red car", "red", "the red ball", "large cat", "two zebras", "cats")
     calls = ", ".join(f"get_pos(img, {phrase!r})" for phrase in phrases)
     program = f'img = open_image("Image13")\nanswer = [{calls}]'
     with both.ours:
-        actual, reported = both.ask(
+        answer, release_answer = both.ask(
             "Is the (red) ball on the large car, or is the red car in the park with cats?", program
         )
-    assert ast.literal_eval(actual.text) == ast.literal_eval(reported)
-    assert len(set(ast.literal_eval(actual.text))) == 4
+    assert ast.literal_eval(answer.text) == ast.literal_eval(release_answer)
+    assert len(set(ast.literal_eval(answer.text))) == 4
 
 
 @pytest.mark.parametrize("kind", ["", "_codevqa"])
 @pytest.mark.parametrize("task", sorted({pool.partition("_")[0] for pool in POOLS}))
 def test_numbers_and_checkpoints_are_those_of_the_release_s_configuration(task: str, kind: str) -> None:
     lavis, ours = Path(RELEASE) / "lavis", load_prompt_set(task)
-    safe_load = yaml.safe_load((lavis / f"projects/pnp-vqa/eval/{task}_eval_gpt3{kind}.yaml").read_text())
+    configuration = yaml.safe_load((lavis / f"projects/pnp-vqa/eval/{task}_eval_gpt3{kind}.yaml").read_text())
     parts = yaml.safe_load((lavis / "configs/models/pnp-vqa/pnp_vqa_gpt3.yaml").read_text())["model"]
-    reader, run = parts["question_answering_model"], safe_load["run"]
-    assert (ours.shots, ours.reading_shots) == (safe_load["model"]["examples"]["num_examples"],) * 2
-    assert ours.captions == safe_load["model"].get("captions_per_image", reader["captions_per_image"])
+    reader, run = parts["question_answering_model"], configuration["run"]
+    assert (ours.shots, ours.reading_shots) == (configuration["model"]["examples"]["num_examples"],) * 2
+    assert ours.captions == configuration["model"].get("captions_per_image", reader["captions_per_image"])
     assert (ours.caption_draws, SETTINGS.query.patches) == (run["num_captions"], run["num_patches"])
     assert (SETTINGS.query.attempts, SETTINGS.query.max_tokens) == (reader["num_tries"], run["max_len"])
-    assert (ours.image_labels is not None) == safe_load["model"].get("left_right_images", False)
+    assert (ours.image_labels is not None) == configuration["model"].get("left_right_images", False)
     matching = inspect.signature(BlipMatcher.__init__).parameters
     assert (matching["block"].default, matching["average"].default) == (run["block_num"], "words")
     assert PRESETS["paper"].matcher == f"blip:{parts['image_question_matching_model']['finetuned']}"

@@ -58,18 +58,20 @@ def test_a_position_is_looked_for_in_the_whole_question(wording: Wording | None,
     assert [(request.text, request.focus) for request in matcher.matches.requests] == [(text, "man")]
 
 
-@pytest.mark.parametrize(("at", "actual"), [("centre", (3.5, 11.5)), ("corner", (3.0, 12.0))])
-def test_positions_are_a_patch_s_centre_or_corner(at: Literal["centre", "corner"], actual: tuple[float, float]) -> None:
+@pytest.mark.parametrize(("at", "position"), [("centre", (3.5, 11.5)), ("corner", (3.0, 12.0))])
+def test_positions_are_a_patch_s_centre_or_corner(
+    at: Literal["centre", "corner"], position: tuple[float, float]
+) -> None:
     relevance = np.zeros((24, 24), np.float32)
     relevance[12, 3] = 1
     with engine("", Settings(position_at=at), matcher=FakeMatcher(24, relevance=relevance)) as vqa:
-        assert vqa.run(RED, "answer = get_pos(img, 'man')").value == actual
+        assert vqa.run(RED, "answer = get_pos(img, 'man')").value == position
 
 
 def test_a_program_goes_on_where_the_reader_says_nothing() -> None:
     with engine("answer = 'no' if query(images[0], 'Is there a ball?') == '' else 'yes'", says="") as vqa:
         answer = vqa.ask([RED, GREEN], PAIR)
-    (call,) = [each for each in answer.trace.calls if each.name == "query"]
+    (call,) = [candidate for candidate in answer.trace.calls if candidate.name == "query"]
     assert (answer.text, answer.fallback, answer.error) == ("no", False, None)
     assert (call.value, call.error, call.evidence[-1].completion) == ("", None, "")
     assert str(call) == "query(image 1, 'Is there a ball?') -> ''"

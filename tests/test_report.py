@@ -50,7 +50,7 @@ def test_a_real_run(real: Path) -> None:
     with Store.open(real / "run") as store:
         ours, info = summary_of(store).methods["codevqa"].accuracy, store.info
     assert ours is not None and f"{100 * ours.value:.1f} % (too few to say)" in page.text
-    assert any(element.attributes["alt"].startswith("Heat map over") for element in page.all("img"))
+    assert any(image.attributes["alt"].startswith("Heat map over") for image in page.all("img"))
     for words in ("mini-GQA (drawn), split val_balanced", info.prompt_hash[:16], "Right for the right reason"):
         assert words in page.text, words
     assert DRAWN in page.text.split("46.56 %")[1][:1200]
@@ -108,7 +108,7 @@ def test_nothing_of_data_or_models_is_markup(tmp_path: Path) -> None:
     info: dict[str, Any] = {"split": EVIL, "preset": EVIL, "models": {"writer": EVIL}, "machine": URLS, "prompts": URLS}
     with Store.create(run, RunInfo("gqa", methods=("codevqa", "pnpvqa"), prompt_hash="1", **info)) as store:
         for number in range(4):
-            each = example(
+            question = example(
                 number,
                 question=f"{EVIL} {URLS} {number}",
                 gold=(EVIL,),
@@ -118,8 +118,8 @@ def test_nothing_of_data_or_models_is_markup(tmp_path: Path) -> None:
             error = {"error": EVIL, "message": URLS} if number % 2 else {}
             call = {"name": EVIL, "arguments": {"img": {"image": EVIL}, "q": URLS}, "value": [EVIL], "error": None}
             trace = {"calls": [call, {**call, "error": {"message": EVIL}}]}
-            row = Row(each.id, "codevqa", 0, EVIL, program=f"{EVIL}\n```\n````\n{URLS}", trace=trace, **error)  # type: ignore[arg-type]
-            store.add(each, [row, Row(each.id, "pnpvqa", 0, URLS)])
+            row = Row(question.id, "codevqa", 0, EVIL, program=f"{EVIL}\n```\n````\n{URLS}", trace=trace, **error)  # type: ignore[arg-type]
+            store.add(question, [row, Row(question.id, "pnpvqa", 0, URLS)])
     shown = read(run)
     assert "alert('x')" in shown.text and "{{ 7*7 }}" in shown.text and "49 {%" not in shown.text
 
@@ -130,7 +130,7 @@ def test_nothing_of_data_or_models_is_markup(tmp_path: Path) -> None:
 def test_of_a_damaged_trace_program_and_answer_are_left(tmp_path: Path, trace: dict[str, Any]) -> None:
     with Store.create(tmp_path / "run", RunInfo("gqa", "val", ("codevqa",), prompt_hash="0")) as store:
         store.add(example(0), [Row("0000", "codevqa", 0, "yes", program="answer = 'yes'", trace=trace)])
-    shown = read(tmp_path / "run").one("details", cls="example").text
+    shown = read(tmp_path / "run").element("details", cls="example").text
     assert "answer = 'yes'" in shown and "Is thing 0 red?" in shown
 
 
@@ -149,12 +149,12 @@ def test_accuracy_difference_fallbacks_and_errors(tmp_path: Path) -> None:
 def test_groups_that_say_next_to_nothing_are_apart_untested_and_never_beside_the_paper(tmp_path: Path) -> None:
     with Store.create(tmp_path / "run", RunInfo("covr", "val", ("codevqa", "pnpvqa"))) as store:
         for number in range(24):
-            each = example(number, groups={"images": "1" if number < 10 else "2" if number < 15 else "3"})
-            store.add(each, [Row(each.id, "codevqa", 0, "yes"), Row(each.id, "pnpvqa", 0, "no")])
+            question = example(number, groups={"images": "1" if number < 10 else "2" if number < 15 else "3"})
+            store.add(question, [Row(question.id, "codevqa", 0, "yes"), Row(question.id, "pnpvqa", 0, "no")])
     html = write_report([tmp_path / "run"]).page.read_text(encoding="utf-8")
     rows = re.findall(r'<tr( class="muted")?>\s*<th scope="row">([^<]*)</th><td>(\d+)</td>(.*?)</tr>', html)
-    actual = {name: (bool(muted), n, rest.count("<td>–</td>")) for muted, name, n, rest in rows if name in "123"}
-    assert actual == {"1": (False, "10", 0), "2": (True, "5", 6), "3": (True, "9", 6)}
+    groups = {name: (bool(muted), n, rest.count("<td>–</td>")) for muted, name, n, rest in rows if name in "123"}
+    assert groups == {"1": (False, "10", 0), "2": (True, "5", 6), "3": (True, "9", 6)}
     text = assert_safe(html).text
     assert "paper: covr test_paraphrased 7,024 54.11 % 49.06 % +5.05" in text and DRAWN not in text
     assert re.search(r"By images .*? 1 10 100\.0 % .*? 75\.0 % 91\.7 % ", text)
@@ -198,9 +198,9 @@ def test_reports_from_the_command_line(tmp_path: Path, codevqa: CommandLine, mon
     assert (done.returncode, done.stderr, opened) == (0, "", [page.as_uri()])
     lines = done.stdout.splitlines()
     assert lines[-1] == str(page) and "b" in lines and any(line.startswith("codevqa  0.500 [") for line in lines)
-    actual = json.loads(codevqa("report", first, second, "--out", page.parent, "--json").stdout)
-    assert actual["page"] == str(page) and [each["run"] for each in actual["runs"]] == ["a", "b"]
-    assert [each["methods"]["codevqa"]["accuracy"]["value"] for each in actual["runs"]] == [0.5, 1.0]
+    report = json.loads(codevqa("report", first, second, "--out", page.parent, "--json").stdout)
+    assert report["page"] == str(page) and [run["run"] for run in report["runs"]] == ["a", "b"]
+    assert [run["methods"]["codevqa"]["accuracy"]["value"] for run in report["runs"]] == [0.5, 1.0]
     with Store.open(first, writable=True) as store:  # a run can be under way
         store.add(example(2), [Row("0002", "codevqa", 0, "yes")])
     assert codevqa("report", first).returncode == 0 and len(opened) == 1
@@ -226,18 +226,18 @@ def test_what_two_runs_do_otherwise(tmp_path: Path, codevqa: CommandLine) -> Non
     first = make(tmp_path / "a", [BETTER] * 6 + [WRONG] * 4, info={"settings": {"seed": 0}})
     answers = [BETTER] * 4 + [("maybe", "no")] * 2 + [BETTER] * 3 + [("never", "no"), BETTER]
     second = make(tmp_path / "b", answers, info={"settings": {"seed": 1}}, program='answer = query(img, "y")')
-    with Store.open(first) as each, Store.open(second) as two:
-        actual = compare_runs(each, two)
-        baseline = compare_runs(each, two, method="pnpvqa")
-    assert (actual.questions, actual.only_first, actual.only_second) == (10, 0, 1)
-    assert (actual.changed_answers, actual.changed_programs) == (6, 10)
-    assert [each.value for each in (actual.first, actual.second) if each] == [0.6, 0.7]
-    assert actual.paired is not None and (actual.paired.better, actual.paired.worse) == (3, 2)
-    assert actual.settings == ["settings.seed was 0, now 1"]
+    with Store.open(first) as first_store, Store.open(second) as second_store:
+        comparison = compare_runs(first_store, second_store)
+        baseline = compare_runs(first_store, second_store, method="pnpvqa")
+    assert (comparison.questions, comparison.only_first, comparison.only_second) == (10, 0, 1)
+    assert (comparison.changed_answers, comparison.changed_programs) == (6, 10)
+    assert [accuracy.value for accuracy in (comparison.first, comparison.second) if accuracy] == [0.6, 0.7]
+    assert comparison.paired is not None and (comparison.paired.better, comparison.paired.worse) == (3, 2)
+    assert comparison.settings == ["settings.seed was 0, now 1"]
     assert baseline.changed_answers == 0 and baseline.paired is not None and baseline.paired.p_value == 1.0
     assert "+10.0" in codevqa("diff", first, second).stdout
-    reported = json.loads(codevqa("diff", first, second, "--json", "--method", "codevqa").stdout)
-    assert reported["changed_answers"] == 6 and reported["paired"]["better"] == 3
+    report = json.loads(codevqa("diff", first, second, "--json", "--method", "codevqa").stdout)
+    assert report["changed_answers"] == 6 and report["paired"]["better"] == 3
 
 
 # -- what is seen first ------------------------------------------------------------------------------------------------
@@ -250,11 +250,11 @@ def test_the_page_begins_with_the_figures_that_the_summary_and_the_terminal_have
     summary = written.runs[0].summary
     terminal = "\n".join(summary_lines(written.runs[0].info, summary))
     first = text.partition(" Cost ")[2].partition(" Accuracy ")[2].partition(" Cost ")[0]
-    for method, pair in summary.methods.items():
-        assert pair.accuracy is not None and pair.cost is not None
-        assert f"{METHOD_LABELS[method]} {100 * pair.accuracy.value:.1f} % (too few to say), n 8" in first
-        assert re.search(rf"{METHOD_LABELS[method]} {pair.cost.seconds:.3f} {pair.cost.model_seconds:.3f} ", text)
-        assert re.search(rf"(?m)^{method} .* {pair.cost.seconds:.3f} +\d+$", terminal)
+    for method, figures in summary.methods.items():
+        assert figures.accuracy is not None and figures.cost is not None
+        assert f"{METHOD_LABELS[method]} {100 * figures.accuracy.value:.1f} % (too few to say), n 8" in first
+        assert re.search(rf"{METHOD_LABELS[method]} {figures.cost.seconds:.3f} {figures.cost.model_seconds:.3f} ", text)
+        assert re.search(rf"(?m)^{method} .* {figures.cost.seconds:.3f} +\d+$", terminal)
     assert "(too few to say)" in first, "a difference on eight questions"
     for title in ("Accuracy", "Difference in points", "Distribution of seconds a question", "By structural"):
         assert re.search(rf">{title} <span class=\"soft\">[^<]* n [^<]*, drawn pictures</span>", html), title
@@ -270,18 +270,20 @@ def test_the_contents_lead_everywhere_and_no_note_comes_twice(tmp_path: Path) ->
     for place, title in links:
         assert re.search(rf'<section id="{place}">\s*<h2>{title}</h2>', html), title
     assert links[0][1] == "Result" and len(links) == html.count("<h2>")
-    sentences = [each for note in re.findall(r'<p class="note">([^<]*)<', html) for each in re.split(r"(?<=\.) ", note)]
+    sentences = [
+        sentence for note in re.findall(r'<p class="note">([^<]*)<', html) for sentence in re.split(r"(?<=\.) ", note)
+    ]
     assert len(sentences) == len(set(sentences)) > 3
 
 
 def test_answers_that_are_confused_are_counted(tmp_path: Path) -> None:
     with Store.create(tmp_path / "run", RunInfo("gqa", "val", ("codevqa",))) as store:
-        for number, (gold, message) in enumerate(
+        for number, (gold, prediction) in enumerate(
             [("Yes", "yes"), ("yes", "no"), ("yes", "no"), ("no", "no"), ("no", "x")]
         ):
-            store.add(example(number, gold=(gold,)), [Row(f"{number:04}", "codevqa", 0, message)])
+            store.add(example(number, gold=(gold,)), [Row(f"{number:04}", "codevqa", 0, prediction)])
         counts = summary_of(store).confusion["codevqa"]
-    cells = [element for element in read(tmp_path / "run").all("td") if "style" in element.attributes]
+    cells = [cell for cell in read(tmp_path / "run").all("td") if "style" in cell.attributes]
     assert [(cell.text, cell.attributes["class"]) for cell in cells] == [
         ("1", "hit"),
         ("2", "miss"),

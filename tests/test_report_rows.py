@@ -112,8 +112,8 @@ def test_what_is_chosen_is_what_is_shown(page: Path, reader: Callable[..., Visit
             choose(seen, label, value)
         wanted = [number for number in range(COUNT) if holds(number)]
         ours, theirs = sum(n % 2 for n in wanted), sum(n % 4 < 2 for n in wanted)
-        message = f"{len(wanted)} of {COUNT} questions; CodeVQA right in {ours}; PnP-VQA right in {theirs}"
-        assert status(seen) == message, chosen
+        expected = f"{len(wanted)} of {COUNT} questions; CodeVQA right in {ours}; PnP-VQA right in {theirs}"
+        assert status(seen) == expected, chosen
         shown = seen.locator("ol.rows .asked").all_inner_texts()
         assert shown[1:] == [f"Is thing {number} red?" for number in wanted][1:100], chosen
         seen.get_by_role("button", name="Clear").click()

@@ -60,14 +60,14 @@ def seeing(
 
 def test_what_models_serve() -> None:
     always = {"open_image", "open_images", "knowledge_query"}
-    actual, asked = {*DETECTION.names}, {"query", "visual_query", "select", "most_common", "sort_by"}
+    detector_names, asked = {*DETECTION.names}, {"query", "visual_query", "select", "most_common", "sort_by"}
     for looking, names in (
         ({}, set()),
         ({"captioner": FakeCaptioner()}, set()),
         ({"captioner": FakeCaptioner(), "matcher": FakeMatcher()}, {"get_pos", "find_matching_image", *asked}),
         ({"captioner": FakeCaptioner(), "matcher": Compares()}, {"find_matching_image"}),
         ({"eyes": FakeEyes()}, asked),
-        ({"detector": FakeDetector()}, {"get_pos", *actual}),
+        ({"detector": FakeDetector()}, {"get_pos", *detector_names}),
     ):
         assert servable_names(Models(reader(), **looking)) == always | names, looking
 
@@ -86,8 +86,8 @@ def test_prompts_name_nothing_that_no_model_serves(form: PromptForm) -> None:
         prompt = vqa.prompt("How many cups?", shots=4)
         assert 'answer = count(img, "chair")' in prompt and 'crop(img, "sign")' in prompt
         assert "crop(img: Image, object: str) -> Image" in prompt and "get_pos(img: Image" in prompt
-        reported = vqa.prompt("How many cups?", form="set", shots=1)
-        assert 'count(img, "bottle") for img in images' in reported
+        set_prompt = vqa.prompt("How many cups?", form="set", shots=1)
+        assert 'count(img, "bottle") for img in images' in set_prompt
 
 
 def test_a_method_of_a_primitive_s_name_is_no_call_of_it() -> None:
@@ -108,9 +108,9 @@ answer = [count(img, "cup"), cup.width, cup.height, rim.width, find_matching_ima
     assert cup.value == ImageRef(1, (58, 0, 80, 22)) and rim.arguments["img"] == cup.value
     assert rim.value == ImageRef(1, (59, 3, 65, 9)) and str(rim.value) == "part of image 1"
     assert matched.value == cup.value and matched.evidence[0].images == (ImageRef(1), cup.value)
-    (actual,) = counted.evidence
-    assert actual.kind == "detection" and actual.scores == (0.9, 0.6)
-    assert list(map(list, actual.boxes)) == [[18, 12, 24, 24], [12, 6, 18, 18]]
+    (evidence,) = counted.evidence
+    assert evidence.kind == "detection" and evidence.scores == (0.9, 0.6)
+    assert list(map(list, evidence.boxes)) == [[18, 12, 24, 24], [12, 6, 18, 18]]
     assert Answer.from_json(answer.to_json()) == answer
     page = trace_page(answer, [load_picture(WIDE)])
     assert 'class="cv-box" style="left:75.0%;top:0.0%;width:25.0%;height:50.0%"' in page and "part of image 1" in page
@@ -130,16 +130,16 @@ def test_a_crop_of_nothing_is_the_whole_picture_and_a_part_is_of_bounded_size() 
 def test_a_part_that_no_picture_has_is_not_drawn() -> None:
     for part in ((0, 0, 10**9, 10**9), (0, 0, 0, 0), (-4, 0, 4, 4)):
         assert picture_of(ImageRef(1, part), [load_picture(WIDE)]) is None
-    for reported in ([1, 2], [1, 0, 0, 4, "4"], [[1], 0, 0, 4, 4], True):
+    for value in ([1, 2], [1, 0, 0, 4, "4"], [[1], 0, 0, 4, 4], True):
         with pytest.raises(ValueError, match="named by its number"):
-            ImageRef.read(reported)
+            ImageRef.read(value)
 
 
 def test_positions_are_a_box_s_centre_where_no_matcher_tells_and_a_failure_where_nothing_is_found() -> None:
     with seeing(detector=FakeDetector(boxes), matcher=Compares()) as vqa:
         answer = vqa.run(WIDE, 'answer = get_pos(img, "cup")')
-        (actual,) = answer.trace.calls[0].evidence
-        assert answer.value == actual.position and answer.value == (21, 18) and len(actual.boxes) == 1
+        (evidence,) = answer.trace.calls[0].evidence
+        assert answer.value == evidence.position and answer.value == (21, 18) and len(evidence.boxes) == 1
         with pytest.raises(ProgramRuntimeError, match=r"get_pos\(\) found no 'unicorn' in image 1"):
             vqa.run(WIDE, 'answer = get_pos(img, "unicorn")')
         caught = "try:\n    answer = get_pos(img, 'unicorn')\nexcept ValueError:\n    answer = 'nowhere'"

@@ -68,9 +68,9 @@ def numbers(answer: Answer, kind: str) -> list[int]:
     return [
         ref.index
         for call in answer.trace.calls
-        for entry in call.evidence
-        if entry.kind == kind
-        for ref in entry.images
+        for evidence in call.evidence
+        if evidence.kind == kind
+        for ref in evidence.images
     ]
 
 
@@ -83,7 +83,9 @@ def test_select_asks_matching_in_one_batch_and_reads_where_it_is_unsure() -> Non
         answer = vqa.run(grey(), 'answer = select(images, "a cup")')
         (call,) = answer.trace.calls
         assert [ref.index for ref in call.value] == WANTED and matcher.matches.batches[0] == MANY
-        assert [entry.kind for entry in call.evidence] == ["select"] and call.evidence[0].text == "Is there a cup?"
+        assert [evidence.kind for evidence in call.evidence] == ["select"] and call.evidence[
+            0
+        ].text == "Is there a cup?"
         looped = vqa.run(grey(), 'answer = [img for img in images if query(img, "Is there a cup?") == "yes"]')
         (chosen,), (again,) = answer.selections, looped.selections
         assert sorted(pick.image.index for pick in chosen.picked) == WANTED
@@ -170,14 +172,14 @@ def test_the_best_of_a_large_set_is_found_by_matching() -> None:
 
 def test_writers_are_told_of_them_for_large_sets_alone() -> None:
     mini = {"image": load_prompts("gqa"), "set": load_prompts("mini")}
-    for inputs, reported in ((None, True), (mini, False)):
-        with engine("answer = 1", prompts=inputs) as vqa:  # type: ignore[arg-type]
+    for prompts, lists_select in ((None, True), (mini, False)):
+        with engine("answer = 1", prompts=prompts) as vqa:  # type: ignore[arg-type]
             alone = vqa.prompt("How many dogs are there?", form="set")
             small, large = (vqa.ask(grey(count), "How many dogs are there?").program for count in (10, 11))
         assert small and large and small.prompt == alone
         assert "select(" not in alone and "sort_by(" not in alone
-        assert (large.prompt == alone) is not reported
-        assert reported is ("select(images: list[Image], question: str)" in large.prompt)
+        assert (large.prompt == alone) is not lists_select
+        assert lists_select is ("select(images: list[Image], question: str)" in large.prompt)
         assert "count(" not in large.prompt, "there is no detector"
 
 
@@ -217,7 +219,7 @@ def test_the_range_is_the_smallest_that_holds_nine_cases_in_ten() -> None:
 def test_chances_say_what_was_answered() -> None:
     eyes = Evidence("eyes", choices=("yes", "no"), scores=(0.3, 0.7))
     assert chance_of_yes("no", [eyes]) == pytest.approx(0.3)
-    fits = [chance_of_yes("yes", [Evidence("itm", scores=(each,))]) for each in (6.0, 7.0, 9.0)]
+    fits = [chance_of_yes("yes", [Evidence("itm", scores=(score,))]) for score in (6.0, 7.0, 9.0)]
     assert 0.5 <= fits[0] < fits[1] < fits[2] <= 1 and chance_of_yes("no", [Evidence("itm", scores=(-9.0,))]) < 0.01
     both = chance_of_yes("yes", [Evidence("itm", scores=(7.0, 7.0))])
     assert both < fits[1], "two things had to fit"
@@ -234,13 +236,13 @@ def test_a_reply_that_says_neither_is_unread_and_never_no() -> None:
     with engine(program, vague, settings=settings, captioner=captioner) as vqa:
         (selection,) = vqa.run(grey(6), program).selections
         assert [pick.image.index for pick in selection.picked] == [1, 3, 5]
-        assert [each.index for each in selection.unread] == [4]
-        sure = vqa.run([each for place, each in enumerate(grey(6)) if place != 3], program).selections[0]
+        assert [image.index for image in selection.unread] == [4]
+        sure = vqa.run([picture for place, picture in enumerate(grey(6)) if place != 3], program).selections[0]
         assert (selection.low, selection.high) == (sure.low, sure.high + 1), "it may be either"
         with pytest.raises(ProgramRuntimeError, match="said neither: 'there is a cat'"):
             vqa.run(grey(6)[3], 'answer = query(img, "Is there a cat?")')
         groups = vqa.group(grey(6), "Is there a cat?")
-        assert {row.answer: [picture.index for picture in row.pictures] for row in groups} == {
+        assert {row.answer: [image.index for image in row.pictures] for row in groups} == {
             "yes": [1, 3, 5],
             "no": [2, 6],
             "": [4],

@@ -68,28 +68,24 @@ def test_ask_counts_a_folder_and_lists_the_pictures_behind_it(photos: Path, code
     assert done.returncode == 0, done.stderr
     assert lines[0] == "1" and "  photos/garden.png" in lines and "  photos/shelf-1.png" not in lines
     assert "1 file is left out. notes.jpg: " in done.stderr
-    reported = json.loads(codevqa(*asked, "--json", "--quiet").stdout)
-    assert (
-        reported["answer"] == "1"
-        and reported["pictures"]["1"] == "photos/garden.png"
-        and len(reported["pictures"]) == 4
-    )
-    (selection,) = reported["selections"]
-    assert [each["path"] for each in selection["picked"]] == ["photos/garden.png"]
+    report = json.loads(codevqa(*asked, "--json", "--quiet").stdout)
+    assert report["answer"] == "1" and report["pictures"]["1"] == "photos/garden.png" and len(report["pictures"]) == 4
+    (selection,) = report["selections"]
+    assert [pick["path"] for pick in selection["picked"]] == ["photos/garden.png"]
     assert (selection["count"], selection["left"], selection["unread"]) == (1, 0, [])
 
 
-@pytest.mark.parametrize("text", ["lines", "nul", "glob", "many"])
-def test_lists_patterns_and_many_files_are_collections(text: str, tmp_path: Path, codevqa: CommandLine) -> None:
+@pytest.mark.parametrize("way", ["lines", "nul", "glob", "many"])
+def test_lists_patterns_and_many_files_are_collections(way: str, tmp_path: Path, codevqa: CommandLine) -> None:
     paths = [f"many/{path.name}" for path in sorted(colors(tmp_path / "many", 11).iterdir())]
-    if text == "lines":
+    if way == "lines":
         (tmp_path / "list").write_text("\r\n".join(paths))
-    words = {"lines": ["--from", "list"], "nul": ["--from", "-"], "glob": ["many/*.png"], "many": paths}[text]
-    stdin = "\0".join(paths) if text == "nul" else ""
+    words = {"lines": ["--from", "list"], "nul": ["--from", "-"], "glob": ["many/*.png"], "many": paths}[way]
+    stdin = "\0".join(paths) if way == "nul" else ""
     with engine('answer = query(images[10], "Is it blue?")') as vqa:
         done = codevqa("ask", *words, "-q", "Is it?", "--json", "--quiet", stdin=stdin, engine=vqa)
-    reported = json.loads(done.stdout)
-    assert reported["answer"] == "yes" and list(reported["pictures"].values()) == paths
+    report = json.loads(done.stdout)
+    assert report["answer"] == "yes" and list(report["pictures"].values()) == paths
 
 
 def test_a_folder_of_one_picture_is_a_set(tmp_path: Path, codevqa: CommandLine) -> None:
@@ -98,7 +94,7 @@ def test_a_folder_of_one_picture_is_a_set(tmp_path: Path, codevqa: CommandLine) 
         assert codevqa("ask", "one", "-q", "How many images?", "--quiet", engine=vqa).stdout.startswith("1\n")
 
 
-def found(tmp_path: Path, selection: Selection, count: int = 40) -> SetAnswer:
+def make_set_answer(tmp_path: Path, selection: Selection, count: int = 40) -> SetAnswer:
     pictures = Collection(colors(tmp_path / "many", count))
     return SetAnswer(Answer("How many?", str(selection.count), None, Trace()), pictures, (selection,))
 
@@ -109,16 +105,16 @@ def picks(*chances: float, first: int = 1) -> tuple[Pick, ...]:
 
 def test_lines_tell_the_range_the_surest_and_what_to_check(tmp_path: Path) -> None:
     selection = Selection("a dog?", picks(*[0.99] * 22, 0.6), picks(0.3, 0.01, first=24), 21, 24)
-    lines = list(found(tmp_path, selection).lines())
+    lines = list(make_set_answer(tmp_path, selection).lines())
     assert lines[0] == "a dog?: 23, 21 to 24 likely"
     assert lines[1] == "  many/000.png" and lines[21] == "  and 3 more (--all)"
     assert lines[22:] == ["  unsure: many/022.png (60%), many/023.png (30%)"]
-    assert "  many/022.png" in found(tmp_path, selection).lines(None)
+    assert "  many/022.png" in make_set_answer(tmp_path, selection).lines(None)
 
 
 def test_what_ended_early_says_how_far_it_came(tmp_path: Path) -> None:
     selection = Selection("a dog?", picks(0.99), picks(0.1, first=2), 1, 1, left=38)
-    ended = found(tmp_path, selection)
+    ended = make_set_answer(tmp_path, selection)
     assert next(ended.lines()) == "a dog?: stopped after 2 of 40 pictures: 1 so far"
     failed = replace(ended.answer, error=ErrorRecord("ProgramLimitError", "too long"))
     assert "stopped after 2 of 40" in replace(ended, answer=failed).count_text(replace(selection, left=0))
@@ -126,14 +122,14 @@ def test_what_ended_early_says_how_far_it_came(tmp_path: Path) -> None:
 
 
 def test_compared_numbers_differ_by_ranges(tmp_path: Path) -> None:
-    each = found(tmp_path, Selection("?", picks(0.9, 0.9, 0.8), (), 2, 4))
-    other = replace(each, answer=replace(each.answer, text="9"))
-    lines = list(compare_answers(["A", "BB"], [each, other]))
+    first = make_set_answer(tmp_path, Selection("?", picks(0.9, 0.9, 0.8), (), 2, 4))
+    other = replace(first, answer=replace(first.answer, text="9"))
+    lines = list(compare_answers(["A", "BB"], [first, other]))
     assert (
         lines[0] == "A   3, 2 to 4 likely  (of 40 pictures)" and lines[2] == "A - BB: -6; their ranges do not overlap"
     )
-    words = replace(each, answer=replace(each.answer, text="red"))
-    assert len(list(compare_answers(["A", "BB"], [each, words]))) == 2
+    words = replace(first, answer=replace(first.answer, text="red"))
+    assert len(list(compare_answers(["A", "BB"], [first, words]))) == 2
 
 
 def test_select_prints_paths_alone_and_copies_over_nothing(photos: Path, tmp_path: Path, codevqa: CommandLine) -> None:
@@ -178,8 +174,10 @@ def test_compare_runs_one_program_on_each_folder(photos: Path, tmp_path: Path, c
         with engine(["answer = len(images) * 10"]) as vqa:  # which writes no second one
             return codevqa("compare", "photos", "other", "-q", "How many?", *words, "--quiet", engine=vqa).stdout
 
-    reported = json.loads(said("--json"))["answers"]
-    assert [each["answer"] for each in reported] == ["40", "20"] and len({each["program"] for each in reported}) == 1
+    answers = json.loads(said("--json"))["answers"]
+    assert [answer["answer"] for answer in answers] == ["40", "20"] and len(
+        {answer["program"] for answer in answers}
+    ) == 1
     assert said().splitlines()[-1] == "photos - other: 20"
 
 
@@ -193,12 +191,12 @@ def test_index_says_where_it_lies_and_can_be_dropped(tmp_path: Path, codevqa: Co
 
 
 def test_index_computes_each_picture_once(photos: Path) -> None:
-    reported: list[tuple[int, int]] = []
+    counts: list[tuple[int, int]] = []
     for forwards in (4, 0):
         with CodeVQA.from_preset("mini") as vqa:
-            vqa.index(Collection(photos), lambda *numbers: reported.append(numbers))
+            vqa.index(Collection(photos), lambda *numbers: counts.append(numbers))
             assert vqa.models.matcher.stats.vision_forwards == forwards  # type: ignore[union-attr]
-    assert reported == [(4, 4)] * 2
+    assert counts == [(4, 4)] * 2
 
 
 def test_a_long_run_needs_a_yes(tmp_path: Path, codevqa: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:

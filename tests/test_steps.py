@@ -76,24 +76,29 @@ def call(name: str, value: Any, **arguments: Any) -> dict[str, Any]:
     ],
 )
 def test_what_a_graph_tells(question: str, truth: str | None, wrong: str) -> None:
-    actual = street().question(question)
-    assert (actual is None) == (truth is None)
-    if actual is not None:
-        assert actual.holds(truth) and not any(map(actual.holds, (wrong, "", f"{wrong} and {truth}")))
+    judgement = street().question(question)
+    assert (judgement is None) == (truth is None)
+    if judgement is not None:
+        assert judgement.holds(truth) and not any(map(judgement.holds, (wrong, "", f"{wrong} and {truth}")))
 
 
 def test_position() -> None:
-    position = street().position("red car")
-    assert position is not None
+    judgement = street().position("red car")
+    assert judgement is not None
     # The car spans x 0..6 and y 6..12 on the grid, counted upwards; within a patch of it is right.
-    assert position.holds([3, 9]) and position.holds([6.9, 12.9])
-    assert not any(map(position.holds, ([7.1, 9], [3, 13.1], [3, 15], None, "left")))
+    assert judgement.holds([3, 9]) and judgement.holds([6.9, 12.9])
+    assert not any(map(judgement.holds, ([7.1, 9], [3, 13.1], [3, 15], None, "left")))
 
 
 def test_a_position_of_nothing_cannot_be_told_and_one_of_several_may_be_any() -> None:
     assert all(street().position(phrase) is None for phrase in ("horse", "blue car", "person", "man on the left"))
-    position = street().position("windows")
-    assert position is not None and position.holds([1, 22]) and position.holds([4, 22]) and not position.holds([10, 10])
+    judgement = street().position("windows")
+    assert (
+        judgement is not None
+        and judgement.holds([1, 22])
+        and judgement.holds([4, 22])
+        and not judgement.holds([10, 10])
+    )
 
 
 def test_steps_of_a_trace() -> None:
@@ -125,13 +130,13 @@ def test_summary() -> None:
         *((row(true), False), (row(false), False), (row(false), None)),
         (row(true, false, fallback=True, error="ProgramLimitError"), True),
     ]
-    rows = ((example("street", id=str(n)), each, right) for n, (each, right) in enumerate(asked))
-    actual = summarize_steps(graphs(street=STREET), rows)
-    assert (actual.questions, actual.failed, actual.judged_count) == (6, 1, 5)
-    assert [actual.outcomes[f"right, {each}"] for each in ("steps right", "a step wrong")] == [2, 1]
-    assert [actual.outcomes[f"wrong, {each}"] for each in ("steps right", "a step wrong")] == [1, 1]
-    assert actual.calls == {"query": 6, "get_pos": 2}
-    shares = {name: (share.value, share.n, share.clusters) for name, share in actual.shares.items()}
+    rows = ((example("street", id=str(n)), record, right) for n, (record, right) in enumerate(asked))
+    summary = summarize_steps(graphs(street=STREET), rows)
+    assert (summary.questions, summary.failed, summary.judged_count) == (6, 1, 5)
+    assert [summary.outcomes[f"right, {outcome}"] for outcome in ("steps right", "a step wrong")] == [2, 1]
+    assert [summary.outcomes[f"wrong, {outcome}"] for outcome in ("steps right", "a step wrong")] == [1, 1]
+    assert summary.calls == {"query": 6, "get_pos": 2}
+    shares = {name: (share.value, share.n, share.clusters) for name, share in summary.shares.items()}
     assert (shares["query"], shares["get_pos"], shares["wrong reason"]) == ((1, 5, 4), (0, 2, 2), (1 / 3, 3, 3))
     assert shares["all"] == (5 / 7, 7, 5)  # calls of one question go together
 
@@ -141,12 +146,12 @@ def test_agrees_with_the_answers_of_the_drawn_data_set(tmp_path: Path) -> None:
     file = find_scene_graphs(tmp_path / "mini", "val_balanced")
     assert file is not None
     words = load_scene_graphs(file)
-    reported = 0
+    count = 0
     for example in open_dataset("gqa", tmp_path / "mini", "val_balanced"):
         truth = SceneJudge(words[image_id(example.images[0].name)], words).question(example.question)
-        reported += truth is not None
+        count += truth is not None
         assert truth is None or (truth.holds(example.gold[0]) and not truth.holds("octopus")), example.question
-    assert reported >= 30
+    assert count >= 30
 
 
 def test_graphs_are_found_beside_the_questions_and_in_an_archive(tmp_path: Path) -> None:

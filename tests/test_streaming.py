@@ -21,9 +21,9 @@ PROMPTS = ["What color is the car?", "yes", "box_x, box_y = get_pos(img,", "Cont
 
 def listened(lm: LanguageModel, requests: list[GenerationRequest]) -> tuple[list[Completion], list[list[str]]]:
     """Completions, and what was told on the way to each."""
-    messages: list[list[str]] = [[] for _ in requests]
-    asked = [replace(request, on_text=heard.append) for request, heard in zip(requests, messages, strict=True)]
-    return list(lm.generate(asked)), messages
+    streams: list[list[str]] = [[] for _ in requests]
+    asked = [replace(request, on_text=heard.append) for request, heard in zip(requests, streams, strict=True)]
+    return list(lm.generate(asked)), streams
 
 
 def assert_grows(texts: list[str], whole: str) -> None:
@@ -48,9 +48,9 @@ def plain() -> TransformersLM:
 
 def test_text_is_told_as_it_is_written(lm: TransformersLM, plain: TransformersLM) -> None:
     requests = [GenerationRequest(prompt, 40) for prompt in PROMPTS]
-    completions, reported = listened(lm, requests)
+    completions, streams = listened(lm, requests)
     assert completions == plain.generate(requests), "listening changed what is written"
-    for reply, heard in zip(completions, reported, strict=True):
+    for reply, heard in zip(completions, streams, strict=True):
         assert_grows(heard, reply.text)
         assert len(heard) >= reply.completion_tokens // 6
         assert len(heard[0]) < len(reply.text) / 2
@@ -61,9 +61,9 @@ def test_it_is_told_before_the_rest_is_made(lm: TransformersLM, monkeypatch: pyt
     embed: Any = lm.model.model.embed_tokens  # once a pass, whoever makes it
     forward = embed.forward
 
-    def counted(*args: Any, **kwargs: Any) -> Any:
+    def counted(*args: Any, **options: Any) -> Any:
         passes[0] += 1
-        return forward(*args, **kwargs)
+        return forward(*args, **options)
 
     monkeypatch.setattr(embed, "forward", counted)
     at: list[int] = []
@@ -74,8 +74,8 @@ def test_it_is_told_before_the_rest_is_made(lm: TransformersLM, monkeypatch: pyt
 def test_a_stop_string_is_never_told_not_even_its_beginning(lm: TransformersLM) -> None:
     free = [lm.generate([GenerationRequest(prompt, 40)])[0].text for prompt in PROMPTS]
     requests = [GenerationRequest(p, 40, (t[len(t) // 2 :][:9],)) for p, t in zip(PROMPTS, free, strict=True)]
-    completions, reported = listened(lm, requests)
-    for reply, text, request, heard in zip(completions, free, requests, reported, strict=True):
+    completions, streams = listened(lm, requests)
+    for reply, text, request, heard in zip(completions, free, requests, streams, strict=True):
         assert reply.text == text[: text.index(request.stop[0])]
         assert_grows(heard, reply.text)
 
@@ -88,9 +88,9 @@ def test_nothing_is_told_past_an_end_token(way: str) -> None:
     assert ended.completion_tokens < 24
     requests = [GenerationRequest(PROMPTS[0], 24, (ended.text[-2:] + "never",)), GenerationRequest(PROMPTS[1], 14)]
     plain = lm.generate(requests)
-    completions, reported = listened(lm, requests)
+    completions, streams = listened(lm, requests)
     assert completions == plain and plain[0] == ended
-    for reply, heard in zip(completions, reported, strict=True):
+    for reply, heard in zip(completions, streams, strict=True):
         assert_grows(heard, reply.text)
 
 
@@ -103,9 +103,9 @@ FORMS = pytest.mark.parametrize("form", ["completion", "chat"])
 def test_pieces_of_a_served_answer(serve: Serve, form: Any) -> None:
     server = serve(lambda path, body, n: streamed("img", " = 1\n", "# Imp", "ort\n# Im", "age 2", chat=form == "chat"))
     lm = OpenAILM("m", base_url=server.url, form=form)
-    (reply,), (reported,) = listened(lm, [GenerationRequest("Say", 5, ("\n# Image",))])
-    assert reply == Completion("img = 1\n# Import", 7, 3)
-    assert reported == ["img", "img = 1", "img = 1\n# Imp", "img = 1\n# Import"]
+    (result,), (texts,) = listened(lm, [GenerationRequest("Say", 5, ("\n# Image",))])
+    assert result == Completion("img = 1\n# Import", 7, 3)
+    assert texts == ["img", "img = 1", "img = 1\n# Imp", "img = 1\n# Import"]
     _, body, _ = server.seen[0]
     assert body["stream"] is True and body["stream_options"] == {"include_usage": True}
 
@@ -116,9 +116,9 @@ def test_a_retry_begins_the_text_anew(serve: Serve, form: Any, first: str) -> No
     chat = form == "chat"
     broken = streamed("wrong", " start", chat=chat, finish=None) if first == "broken off" else failure(503, "busy")
     server = serve(lambda path, body, n: broken if n == 1 else streamed("right", " end", chat=chat))
-    (reply,), (reported,) = listened(OpenAILM("m", base_url=server.url, form=form), [GenerationRequest("Say", 5)])
-    assert reply.text == "right end"
-    assert reported == (["wrong", "wrong start"] if first == "broken off" else []) + ["right", "right end"]
+    (result,), (texts,) = listened(OpenAILM("m", base_url=server.url, form=form), [GenerationRequest("Say", 5)])
+    assert result.text == "right end"
+    assert texts == (["wrong", "wrong start"] if first == "broken off" else []) + ["right", "right end"]
     assert len(server.seen) == 2
 
 
@@ -135,17 +135,17 @@ def test_an_error_in_the_midst_of_a_stream(serve: Serve) -> None:
 @FORMS
 def test_servers_that_do_not_stream(serve: Serve, form: Any) -> None:
     server = serve(lambda path, body, n: turn("whole") if form == "chat" else completion("whole"))
-    (reply,), (reported,) = listened(OpenAILM("m", base_url=server.url, form=form), [GenerationRequest("Say", 5)])
-    assert (reply.text, reported, len(server.seen)) == ("whole", ["whole"], 1)
+    (result,), (texts,) = listened(OpenAILM("m", base_url=server.url, form=form), [GenerationRequest("Say", 5)])
+    assert (result.text, texts, len(server.seen)) == ("whole", ["whole"], 1)
 
 
 def test_thoughts_are_not_told_and_halves_of_a_character_are_joined(serve: Serve) -> None:
-    message = ("<th", "ink>", "so\n# Image", "</thi", "nk>", "\n", "red ", "\ud83d", "\ude00", "!")
-    server = serve(lambda path, body, n: streamed(*message, chat=True))
+    pieces = ("<th", "ink>", "so\n# Image", "</thi", "nk>", "\n", "red ", "\ud83d", "\ude00", "!")
+    server = serve(lambda path, body, n: streamed(*pieces, chat=True))
     lm = OpenAILM("m", base_url=server.url, form="chat")
-    (reply,), (reported,) = listened(lm, [GenerationRequest("Say", 5, ("\n# Image",))])
-    assert reply.text == "red \U0001f600!"
-    assert reported == ["red ", "red \U0001f600", "red \U0001f600!"]
+    (result,), (texts,) = listened(lm, [GenerationRequest("Say", 5, ("\n# Image",))])
+    assert result.text == "red \U0001f600!"
+    assert texts == ["red ", "red \U0001f600", "red \U0001f600!"]
 
 
 def test_a_server_that_knows_no_stream_options(serve: Serve) -> None:
@@ -155,8 +155,8 @@ def test_a_server_that_knows_no_stream_options(serve: Serve) -> None:
         return streamed("a", "b")
 
     server = serve(answer)
-    (reply,), (reported,) = listened(OpenAILM("m", base_url=server.url), [GenerationRequest("Say", 5)])
-    assert reply.text == "ab" and reported == ["a", "ab"] and len(server.seen) == 2
+    (result,), (texts,) = listened(OpenAILM("m", base_url=server.url), [GenerationRequest("Say", 5)])
+    assert result.text == "ab" and texts == ["a", "ab"] and len(server.seen) == 2
 
 
 @pytest.mark.slow
@@ -168,9 +168,9 @@ def test_a_real_server_streams_what_the_local_model_writes(tmp_path: Path, serve
     ours = local.generate([*texts, turns])
     texts[1] = replace(texts[1], stop=(ours[1].text[9:13],))
     ours = local.generate([*texts, turns])
-    theirs, reported = listened(OpenAILM(str(folder), base_url=served), [*texts, turns])
+    theirs, streams = listened(OpenAILM(str(folder), base_url=served), [*texts, turns])
     # This server keeps the bytes of an unfinished last character to itself.
     assert [c.text.rstrip("\ufffd") for c in theirs] == [c.text.rstrip("\ufffd") for c in ours]
-    for their, heard in zip(theirs, reported, strict=True):
-        assert_grows(heard, their.text)
+    for reply, heard in zip(theirs, streams, strict=True):
+        assert_grows(heard, reply.text)
         assert len(heard) > 3

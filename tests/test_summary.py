@@ -25,59 +25,59 @@ def example(id: str, gold: str = "yes", cluster: str = "", **groups: str) -> Exa
     return Example(id, QUESTION, (), "image", (gold,) if gold else (), groups, cluster)
 
 
-def pair(example: Example, ours: str, theirs: str) -> tuple[Example, dict[Method, Row]]:
-    return example, {"codevqa": Row(example.id, "codevqa", 0, ours), "pnpvqa": Row(example.id, "pnpvqa", 0, theirs)}
+def pair(question: Example, ours: str, theirs: str) -> tuple[Example, dict[Method, Row]]:
+    return question, {"codevqa": Row(question.id, "codevqa", 0, ours), "pnpvqa": Row(question.id, "pnpvqa", 0, theirs)}
 
 
 def called(*calls: tuple[str, str | None]) -> dict[str, Any]:
     return {"calls": [{"name": name, "arguments": {"question": text} if text else {}} for name, text in calls]}
 
 
-def outcomes(*message: str) -> Iterator[tuple[Example, dict[Method, Row]]]:
+def outcomes(*marks: str) -> Iterator[tuple[Example, dict[Method, Row]]]:
     """Questions whose gold is yes: "10" is one that only the first method gets right."""
-    for place, both in enumerate(message):
+    for place, both in enumerate(marks):
         yield pair(example(str(place)), "yes" if both[0] == "1" else "no", "yes" if both[1] == "1" else "no")
 
 
 def test_figures_are_as_sure_as_their_clusters_not_as_their_questions() -> None:
     rows = []
     for place in range(200):
-        first, both = pair(
+        question, both = pair(
             example(str(place), cluster=str(place // 10), kind="a"), "yes" if place < 100 else "no", "no"
         )
         trace = called(("query", QUESTION if place < 100 else "Is there a dog?"))
         both["codevqa"] = replace(both["codevqa"], fallback=place < 100, program="answer = 1", trace=trace)
-        rows.append((first, both))
-    actual = summarize(rows, GQA)
-    ours = actual.methods["codevqa"]
-    for share in (ours.accuracy, ours.fallback, ours.plain, actual.breakdown["kind"][0].accuracy["codevqa"]):
+        rows.append((question, both))
+    summary = summarize(rows, GQA)
+    ours = summary.methods["codevqa"]
+    for share in (ours.accuracy, ours.fallback, ours.plain, summary.breakdown["kind"][0].accuracy["codevqa"]):
         assert share is not None and (share.n, share.clusters, share.few) == (200, 20, True)
         assert share.high - share.low > 0.4  # 20 pictures, each all or nothing; of 200 questions alone it were .14
     assert ours.own is not None and (ours.own.n, ours.own.clusters) == (100, 10)
-    assert actual.paired is not None and (actual.paired.test, actual.paired.difference.clusters) == ("t", 20)
-    assert "only 20 clusters, fewer than 40" in actual.notes[1]
+    assert summary.paired is not None and (summary.paired.test, summary.paired.difference.clusters) == ("t", 20)
+    assert "only 20 clusters, fewer than 40" in summary.notes[1]
 
 
 def test_errors_among_the_surest_answers_fall_where_confidence_says_something() -> None:
-    message = [("11", 0.9), ("11", 0.9), ("01", 0.9), ("11", 0.6), ("00", 0.2), ("11", None)]
-    rows = list(outcomes(*(both for both, _ in message)))
-    for (_, both), (_, sure) in zip(rows, message, strict=True):
+    marks = [("11", 0.9), ("11", 0.9), ("01", 0.9), ("11", 0.6), ("00", 0.2), ("11", None)]
+    rows = list(outcomes(*(both for both, _ in marks)))
+    for (_, both), (_, sure) in zip(rows, marks, strict=True):
         both["codevqa"] = replace(both["codevqa"], trace={"confidence": sure})
-    actual = summarize(rows, GQA)
-    ours, theirs = actual.methods["codevqa"].selective, actual.methods["pnpvqa"].selective
+    summary = summarize(rows, GQA)
+    ours, theirs = summary.methods["codevqa"].selective, summary.methods["pnpvqa"].selective
     assert theirs is None and ours is not None
     third = 1 / 3  # three are equally sure, and one of them is wrong
     assert ours.errors == pytest.approx({0.2: third, 0.4: third, 0.6: 1 / 4, 0.8: 2 / 5, 1: 1 / 3})
     assert ours.aurc == pytest.approx((3 * third + 1 / 4 + 2 / 5 + 1 / 3) / 6)
-    table = certainty(actual)
+    table = certainty(summary)
     assert table is not None and table.rows[0][1:] == ("33.3 %", "33.3 %", "25.0 %", "40.0 %", "33.3 %", "0.331")
 
 
 def test_hidden_answers_count_but_do_not_score() -> None:
     rows = [pair(example("a", ""), "yes", "no"), pair(example("b"), "yes", "no")]
-    actual = summarize(rows, GQA)
-    assert (actual.examples, actual.hidden) == (2, 1)
-    assert actual.methods["codevqa"].rows == 2 and actual.methods["codevqa"].accuracy == wilson(1, 1)
+    summary = summarize(rows, GQA)
+    assert (summary.examples, summary.hidden) == (2, 1)
+    assert summary.methods["codevqa"].rows == 2 and summary.methods["codevqa"].accuracy == wilson(1, 1)
     blind = summarize(rows[:1], GQA)
     assert blind.methods["codevqa"].accuracy is None and blind.paired is None
     json.dumps(asdict(blind), allow_nan=False)
@@ -96,14 +96,14 @@ def test_fallbacks_errors_and_cost() -> None:
     ]
     for (_, pair_rows), changes in zip(rows, ours, strict=True):
         pair_rows["codevqa"] = replace(pair_rows["codevqa"], **changes)
-    actual = summarize(rows, GQA).methods["codevqa"]
-    assert actual.fallback == wilson(2, 4) and actual.unanswered == 1 and actual.own == wilson(1, 1)
-    assert [(line.type, line.count, line.share, line.fallback, line.accuracy) for line in actual.errors] == [
+    figures = summarize(rows, GQA).methods["codevqa"]
+    assert figures.fallback == wilson(2, 4) and figures.unanswered == 1 and figures.own == wilson(1, 1)
+    assert [(line.type, line.count, line.share, line.fallback, line.accuracy) for line in figures.errors] == [
         ("ProgramTypeError", 2, 0.5, 2, 1.0),
         ("ServerError", 1, 0.25, 0, 0.0),
     ]
-    assert (actual.errors[0].id, actual.errors[0].message) == ("0", "line 2: no dogs")
-    assert (actual.plain, actual.tokens) == (wilson(2, 3), 22.5)
+    assert (figures.errors[0].id, figures.errors[0].message) == ("0", "line 2: no dogs")
+    assert (figures.plain, figures.tokens) == (wilson(2, 3), 22.5)
 
 
 def test_primitives_are_counted_with_the_answers_that_rest_on_them() -> None:
@@ -135,24 +135,24 @@ def test_breakdown_by_group() -> None:
 def test_repetitions_are_averaged_over_the_questions_that_all_of_them_answered() -> None:
     rows = list(outcomes("11", "10", "00", "01", "11"))
     again = [
-        (row, {method: replace(row, repeat=repeat, prediction=message) for method, row in both.items()})
-        for repeat, message in [(2, "no"), (1, "yes")]
-        for row, both in rows[:4]
+        (question, {method: replace(row, repeat=repeat, prediction=prediction) for method, row in both.items()})
+        for repeat, prediction in [(2, "no"), (1, "yes")]
+        for question, both in rows[:4]
     ]
-    actual = summarize([*rows, *again], GQA)
-    assert actual.examples == 5 and actual.methods["codevqa"].accuracy == wilson(3, 5)
-    repeats = actual.methods["codevqa"].repeats
+    summary = summarize([*rows, *again], GQA)
+    assert summary.examples == 5 and summary.methods["codevqa"].accuracy == wilson(3, 5)
+    repeats = summary.methods["codevqa"].repeats
     assert repeats is not None and repeats.values == (0.5, 1.0, 0.0)
     assert (repeats.mean, repeats.spread, repeats.changed, repeats.n) == (0.5, 0.5, wilson(4, 4), 4)
     assert summarize(rows, GQA).methods["codevqa"].repeats is None
-    hidden = [(replace(first, gold=()), both) for first, both in (*rows, *again)]
+    hidden = [(replace(question, gold=()), both) for question, both in (*rows, *again)]
     assert summarize(hidden, GQA).methods["codevqa"].repeats is None
 
 
 def test_questions_with_few_accepted_answers_are_told() -> None:
     rows = [pair(replace(example(str(k)), gold=("yes",) * (1 if k < 3 else 10)), "yes", "no") for k in range(5)]
-    actual = summarize(rows, metric_for("vqav2"))
-    assert actual.methods["codevqa"].accuracy == wilson(5, 5) and actual.notes[-1].startswith("3 of 5 questions")
+    summary = summarize(rows, metric_for("vqav2"))
+    assert summary.methods["codevqa"].accuracy == wilson(5, 5) and summary.notes[-1].startswith("3 of 5 questions")
     assert len(summarize(rows, GQA).notes) == 1
 
 
@@ -251,7 +251,7 @@ coverage = import_module("benchmarks.coverage")
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("structure", coverage.structures(), ids=lambda request: request.name)
+@pytest.mark.parametrize("structure", coverage.structures(), ids=lambda structure: structure.name)
 def test_an_interval_holds_the_truth_and_a_true_null_stands(structure: Any) -> None:
     measure_coverage = coverage.measure_coverage(structure)
     usual = structure.right[0] < 0.9

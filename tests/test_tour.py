@@ -29,21 +29,21 @@ def test_the_notebook_shows_what_its_text_says_and_is_committed_as_it_runs(tmp_p
     log, top = tmp_path / "log", tmp_path / "tour"
     top.mkdir()
     tour = {cell.id: cell for cell in execute_notebook(top, watched(log, dict(os.environ))).cells}
-    outputs = [(id, each) for id, cell in tour.items() for each in cell.get("outputs", [])]
+    outputs = [(id, output) for id, cell in tour.items() for output in cell.get("outputs", [])]
     assert [
         (id, output) for id, output in outputs if output.output_type == "error" or output.get("name") == "stderr"
     ] == []
     assert outside(log) == []
     shown = html(tour["look"])
     heat_maps = re.findall(r'<img[^>]*class="[^"]*cv-heat[^"]*"[^>]*>', shown)
-    assert len(heat_maps) == 2 and all('src="data:image/' in heat_map for heat_map in heat_maps)
+    assert len(heat_maps) == 2 and all('src="data:image/' in tag for tag in heat_maps)
     assert "red house" in shown and not re.search(r"<script|https?://", shown.replace("http://www.w3.org/", ""))
     assert "cv-heat" in (top / "docs" / "build" / "trace.html").read_text(encoding="utf-8")
     calls = [line for line in printed(tour["edit"]).splitlines() if "get_pos" in line]
     computed = {line.split("'")[1]: line.startswith("computed") for line in calls}
     assert computed == {"blue cloud": True, "green tree": False}, "only the changed call is computed again"
-    actual = re.findall(r"^(\w+): (\d+) of 12 right$", printed(tour["evaluate"]), re.MULTILINE)
-    assert [method for method, _ in actual] == ["codevqa", "pnpvqa"] and int(actual[0][1]) >= 9
+    scores = re.findall(r"^(\w+): (\d+) of 12 right$", printed(tour["evaluate"]), re.MULTILINE)
+    assert [method for method, _ in scores] == ["codevqa", "pnpvqa"] and int(scores[0][1]) >= 9
 
     raw = TOUR.read_text(encoding="utf-8")
     source = nbformat.read(TOUR, as_version=4)

@@ -87,7 +87,7 @@ def test_other_wordings_ask_for_the_same_things_and_none_is_held_out() -> None:
         for name, others in kinds.items():
             kind = TABLE[form][name]
             held_out = {wording.removeprefix(UNSEEN).lower() for wording in kind.wordings if wording.startswith(UNSEEN)}
-            assert held_out.isdisjoint(each.lower() for each in others), name
+            assert held_out.isdisjoint(wording.lower() for wording in others), name
             scenes = draw_scenes(rng, form)
             while scenes[0].style != kind.styles[0] or len(scenes) not in kind.pictures:
                 scenes = draw_scenes(rng, form)
@@ -134,11 +134,11 @@ def test_the_script_runs_and_what_it_writes_can_be_loaded(tmp_path: Path) -> Non
 @pytest.fixture(scope="module")
 def pair() -> Pair:
     torch.manual_seed(0)
-    built = Pair().eval()
+    pair = Pair().eval()
     with torch.no_grad():  # away from initial values, so that a swapped weight shows
-        for parameter in built.parameters():
+        for parameter in pair.parameters():
             parameter.add_(0.05 * torch.randn_like(parameter))
-    return built
+    return pair
 
 
 def test_every_caption_is_true_and_most_are_not_true_elsewhere() -> None:
@@ -286,8 +286,8 @@ FLOORS = {
 
 def below(figures: dict[str, dict[str, float]], floors: dict[str, float]) -> dict[str, tuple[float, float]]:
     """Figures under their floors; a figure that is not there is under any."""
-    actual = {name: figures[name]["value"] if name in figures else -1.0 for name in floors}
-    return {name: (actual[name], floor) for name, floor in floors.items() if actual[name] < floor}
+    values = {name: figures[name]["value"] if name in figures else -1.0 for name in floors}
+    return {name: (values[name], floor) for name, floor in floors.items() if values[name] < floor}
 
 
 @pytest.mark.slow

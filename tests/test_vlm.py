@@ -52,20 +52,22 @@ def towers(eyes: TransformersEyes) -> list[int]:
     """Returns a list that receives an entry whenever the vision tower runs."""
     calls: list[int] = []
     inner = eyes._network.model
-    tower = next(each for name in ("vision_model", "visual", "vision_tower") if (each := getattr(inner, name, None)))
+    tower = next(
+        module for name in ("vision_model", "visual", "vision_tower") if (module := getattr(inner, name, None))
+    )
     tower.register_forward_hook(lambda *_: calls.append(1))
     return calls
 
 
-def same(sights: Sequence[Sight], expected: Sequence[Sight]) -> None:
-    for first, other in zip(sights, expected, strict=True):
-        assert (first.text, first.prompt_tokens, first.completion_tokens) == (
+def same(actual: Sequence[Sight], expected: Sequence[Sight]) -> None:
+    for sight, other in zip(actual, expected, strict=True):
+        assert (sight.text, sight.prompt_tokens, sight.completion_tokens) == (
             other.text,
             other.prompt_tokens,
             other.completion_tokens,
         )
-        assert [choice for choice, _ in first.chances] == [choice for choice, _ in other.chances]
-        np.testing.assert_allclose([p for _, p in first.chances], [p for _, p in other.chances], atol=1e-4)
+        assert [choice for choice, _ in sight.chances] == [choice for choice, _ in other.chances]
+        np.testing.assert_allclose([p for _, p in sight.chances], [p for _, p in other.chances], atol=1e-4)
 
 
 def prompt(eyes: TransformersEyes, request: LookRequest) -> Any:
@@ -80,12 +82,10 @@ def prompt(eyes: TransformersEyes, request: LookRequest) -> Any:
 def test_an_answer_is_what_generate_writes_of_the_pictures_and_the_text(eyes: TransformersEyes) -> None:
     for request in (REQUESTS[0], REQUESTS[3]):
         inputs = prompt(eyes, request)
-        completion = eyes._network.generate(**inputs, max_new_tokens=request.max_tokens)[
-            0, inputs["input_ids"].shape[1] :
-        ]
-        (actual,) = eyes.look([request])
-        assert actual.text == eyes._tokenizer.decode(completion, skip_special_tokens=True).strip() != ""
-        assert actual.prompt_tokens == inputs["input_ids"].shape[1] and actual.completion_tokens == len(completion)
+        tokens = eyes._network.generate(**inputs, max_new_tokens=request.max_tokens)[0, inputs["input_ids"].shape[1] :]
+        (sight,) = eyes.look([request])
+        assert sight.text == eyes._tokenizer.decode(tokens, skip_special_tokens=True).strip() != ""
+        assert sight.prompt_tokens == inputs["input_ids"].shape[1] and sight.completion_tokens == len(tokens)
 
 
 def test_an_answer_depends_on_its_request_alone(eyes: TransformersEyes) -> None:
@@ -125,9 +125,9 @@ def test_chances_are_the_networks_own(eyes: TransformersEyes) -> None:
     expected = torch.stack(scores).softmax(0)
     np.testing.assert_allclose([chance for _, chance in sight.chances], expected, atol=1e-4)
     assert sight.text == REQUESTS[5].choices[int(expected.argmax())]
-    for each in eyes.look(REQUESTS[4:]):
-        assert sum(chance for _, chance in each.chances) == pytest.approx(1)
-        assert each.text == max(each.chances, key=lambda pair: pair[1])[0]
+    for reply in eyes.look(REQUESTS[4:]):
+        assert sum(chance for _, chance in reply.chances) == pytest.approx(1)
+        assert reply.text == max(reply.chances, key=lambda pair: pair[1])[0]
 
 
 @pytest.mark.parametrize("how", ["refuses", "fewer", "unlike"])
@@ -152,10 +152,10 @@ def test_inseparable_features_are_not_kept(tmp_path: Path, how: str, caplog: pyt
     else:  # a picture alone has more features than it has among several
 
         @wraps(encoder)
-        def halved(**kwargs: torch.Tensor) -> Any:
-            built = encoder(**kwargs)
-            built.pooler_output = [each[::2] for each in built.pooler_output]
-            return built
+        def halved(**arguments: torch.Tensor) -> Any:
+            output = encoder(**arguments)
+            output.pooler_output = [features[::2] for features in output.pooler_output]
+            return output
 
         eyes._prompts._encoder = halved
     same(eyes.look(REQUESTS), expected)
@@ -200,11 +200,11 @@ def test_scarce_memory_halves_the_batch_and_frees_features(tmp_path: Path, monke
     calls = towers(eyes)
     generate = eyes._network.generate
 
-    def scarce(**kwargs: Any) -> Any:
-        sizes.append(len(kwargs["input_ids"]))
+    def scarce(**arguments: Any) -> Any:
+        sizes.append(len(arguments["input_ids"]))
         if sizes[-1] > 2:
             raise torch.OutOfMemoryError("no memory")
-        return generate(**kwargs)
+        return generate(**arguments)
 
     monkeypatch.setattr(eyes._network, "generate", scarce)
     same(eyes.look(REQUESTS[:4]), expected[:4])

@@ -36,12 +36,12 @@ class Streaming(ScriptedLM):
 
     def generate(self, requests: Sequence[GenerationRequest]) -> list[Completion]:
         self.threads.add(threading.current_thread().name)
-        built = super().generate(requests)
-        for request, completion in zip(requests, built, strict=True):
+        completions = super().generate(requests)
+        for request, completion in zip(requests, completions, strict=True):
             if request.on_text is not None:
                 for end in range(self.letters, len(completion.text) + self.letters, self.letters):
                     request.on_text(completion.text[:end])
-        return built
+        return completions
 
 
 engine = partial(engine_kit.engine, fit=False, workers=4)
@@ -84,20 +84,20 @@ def test_a_question_is_told_from_its_examples_to_its_answer() -> None:
     model = Streaming(" here?\n" + program)
     with engine(model) as vqa:
         events = list(vqa.watch(RED, " Is it  red? "))
-    reported = [name for name in names(events) if name != "Writing"]
-    assert reported == ["Prepared", "Wrote", *["CallBegan", "CallEnded"] * 4, "Answered"]
+    event_names = [name for name in names(events) if name != "Writing"]
+    assert event_names == ["Prepared", "Wrote", *["CallBegan", "CallEnded"] * 4, "Answered"]
     prepared, answered = events[0], events[-1]
     assert isinstance(prepared, Prepared) and isinstance(answered, Answered)
     answer = answered.answer
     assert answer.program is not None and answer.question == "Is it red?" and answer.text == "yesyesyes"
     assert prepared.prompt == answer.program.prompt
-    assert tuple(each.id for each in prepared.examples) == answer.program.examples and len(prepared.examples) == 12
+    assert tuple(shot.id for shot in prepared.examples) == answer.program.examples and len(prepared.examples) == 12
     for example in prepared.examples:
         assert example.program in prepared.prompt and example.program.startswith("img = open_image(")
     assert [event.program for event in events if isinstance(event, Wrote)] == [answer.program]
     assert tuple(calls(events)) == answer.trace.calls
     began = [event for event in events if isinstance(event, CallBegan)]
-    assert [(each.index, each.name, each.arguments, each.line) for each in began] == [
+    assert [(event.index, event.name, event.arguments, event.line) for event in began] == [
         (call.index, call.name, call.arguments, call.line) for call in answer.trace.calls
     ]
 
@@ -105,8 +105,8 @@ def test_a_question_is_told_from_its_examples_to_its_answer() -> None:
 def test_a_repair_and_a_fallback_are_told() -> None:
     with engine(Streaming(OPEN + "answer = qury(img, 'a')", OPEN + "answer = [][len(query(img, 'a?'))]")) as vqa:
         events = list(vqa.watch(RED, "Is it red?"))
-    reported = [name for name in names(events) if name != "Writing"]
-    assert reported == [
+    event_names = [name for name in names(events) if name != "Writing"]
+    assert event_names == [
         *("Prepared", "Wrote", "Rejected", "Wrote", *["CallBegan", "CallEnded"] * 2, "Rejected", "Answered")
     ]
     first, second = (event for event in events if isinstance(event, Rejected))
@@ -123,10 +123,10 @@ def test_watching_changes_no_answer() -> None:
     with engine(Streaming(program)) as vqa:
         watch = vqa.watch(RED, "Is it red?")
         list(watch)
-        reported, plain = watch.answer, vqa.ask(RED, "Is it red?")
-    assert reported is not None and reported.text == plain.text and reported.program == plain.program
-    assert reported.tokens == plain.tokens > 0 and reported.sources == plain.sources == (load_picture(RED),)
-    assert [call.evidence for call in reported.trace.calls] == [call.evidence for call in plain.trace.calls]
+        answer, plain = watch.answer, vqa.ask(RED, "Is it red?")
+    assert answer is not None and answer.text == plain.text and answer.program == plain.program
+    assert answer.tokens == plain.tokens > 0 and answer.sources == plain.sources == (load_picture(RED),)
+    assert [call.evidence for call in answer.trace.calls] == [call.evidence for call in plain.trace.calls]
 
 
 def test_a_failing_program_of_the_user_s_keeps_its_calls() -> None:
@@ -253,5 +253,5 @@ def test_any_event_loop_may_take_the_events() -> None:
     program = OPEN + "answer = query(img, 'a?')"
     with engine(Streaming(program)) as vqa:
         for events in asyncio.run(main(vqa)):
-            reported = [name for name in names(events) if name != "Writing"]
-            assert reported == ["Prepared", "Wrote", *["CallBegan", "CallEnded"] * 2, "Answered"]
+            event_names = [name for name in names(events) if name != "Writing"]
+            assert event_names == ["Prepared", "Wrote", *["CallBegan", "CallEnded"] * 2, "Answered"]

@@ -138,9 +138,9 @@ def test_a_matcher_by_its_address(site: Site, tmp_path: Path) -> None:
     content = (tmp_path / "tiny.pth").read_bytes()
     site.hold(content)
     assert "network" in missing(f"blip:{site.url}")
-    messages: list[str] = []
-    fetch([f"blip:{site.url}"], messages.append)
-    assert f"{len(content) / 1e6:.1f} MB  {site.url}" in messages[0]
+    lines: list[str] = []
+    fetch([f"blip:{site.url}"], lines.append)
+    assert f"{len(content) / 1e6:.1f} MB  {site.url}" in lines[0]
     shutil.rmtree(site.at().file.parent)
     site.hub.asked.clear()
     convert_lavis(tmp_path / "tiny.pth", write_vocabulary(tmp_path / "vocab.txt"), tmp_path / "by-hand")
@@ -173,8 +173,8 @@ def test_what_lavis_saves_is_loaded(kind: Literal["matcher", "captioner"], tmp_p
     assert convert_lavis(tmp_path / "model.pth", words, tmp_path / "out") == kind
     ours = load_checkpoint(str(tmp_path / "out"), kind, device="cpu", dtype=None).model
     theirs = Reference(str(tmp_path / "out")).model
-    for actual, lacking in ((ours.state_dict(), {"text_decoder.cls.predictions.bias"}), (theirs.state_dict(), set())):
-        assert all(torch.equal(actual[name], weight) for name, weight in expected.items() if name not in lacking)
+    for state, lacking in ((ours.state_dict(), {"text_decoder.cls.predictions.bias"}), (theirs.state_dict(), set())):
+        assert all(torch.equal(state[name], weight) for name, weight in expected.items() if name not in lacking)
 
 
 def test_the_large_tower_has_sixteen_heads(tmp_path: Path, words: Path) -> None:

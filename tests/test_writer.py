@@ -208,7 +208,7 @@ def test_examples_may_be_near_in_structure() -> None:
     for way in ("words", "structure", "both"):
         settings = WriterSettings(retrieval=way, shots=2)
         writer = Writer(ScriptedLM(""), dataclasses.replace(set_bank, examples=bank), Letters(), settings)
-        near[way] = [each.id for each in writer.select("The left dog has exactly 2 dog ears", "set")]
+        near[way] = [example.id for example in writer.select("The left dog has exactly 2 dog ears", "set")]
     assert near == {"words": ["dog", "two"], "structure": ["two", "all"], "both": ["two", "dog"]}
 
 
@@ -277,9 +277,9 @@ def test_a_program_that_ends_without_setting_answer_takes_its_last_line() -> Non
 
 def test_a_chat_says_what_kind_of_answer_each_question_wants() -> None:
     wanted = {"Is it red?": 'answer is "yes" or "no"', "Is it red or blue?": 'answer is "red" or "blue"'}
-    for question, message in (wanted | {"How many are there?": "answer is a number"}).items():
+    for question, hint in (wanted | {"How many are there?": "answer is a number"}).items():
         turns = render_chat("P", [CAT], question, "image")
-        assert turns[-1].content == f"# Question: {question}\n# ({message})"
+        assert turns[-1].content == f"# Question: {question}\n# ({hint})"
         assert turns[2].content == '```python\nanswer = query(img, "Is the cat black?")\n```'
 
 
@@ -293,7 +293,7 @@ def test_a_chat_says_what_kind_of_answer_each_question_wants() -> None:
     ],
 )
 def test_the_program_is_told_as_far_as_it_is_written(form: Literal["completion", "chat"], text: str) -> None:
-    reported: list[Event] = []
+    event_log: list[Event] = []
     requests: list[GenerationRequest] = []
 
     async def generate(request: GenerationRequest) -> Completion:
@@ -305,22 +305,22 @@ def test_the_program_is_told_as_far_as_it_is_written(form: Literal["completion",
 
     async def main() -> None:
         writer = Writer(ScriptedLM([]), bank(), settings=WriterSettings(form=form, selection="fixed"))
-        program = await writer.write("What is it?", "image", generate, tell=reported.append)
-        first = len(reported)
-        fixed = await writer.repair(program, ProgramTypeError("bad"), generate, tell=reported.append)
-        assert isinstance(reported[0], Prepared) and reported[0].prompt == program.prompt
-        assert reported[0].examples[1] == PromptExample(
+        program = await writer.write("What is it?", "image", generate, tell=event_log.append)
+        first = len(event_log)
+        fixed = await writer.repair(program, ProgramTypeError("bad"), generate, tell=event_log.append)
+        assert isinstance(event_log[0], Prepared) and event_log[0].prompt == program.prompt
+        assert event_log[0].examples[1] == PromptExample(
             "2", DOGS.question, f'img = open_image("Image2.jpg")\n{DOGS.program}'
         )
-        for events, built in ((reported[1:first], program), (reported[first:], fixed)):
+        for events, version in ((event_log[1:first], program), (event_log[first:], fixed)):
             sources = [event.source for event in events if isinstance(event, Writing)]
-            assert len(sources) == len(events) > 5 and sources[-1] == built.source
+            assert len(sources) == len(events) > 5 and sources[-1] == version.source
             assert len(set(sources)) == len(sources) and "```" not in "".join(sources)
-            assert all(built.source.startswith(source) for source in sources if not source.startswith("#"))
+            assert all(version.source.startswith(source) for source in sources if not source.startswith("#"))
 
     asyncio.run(main())
-    count = len(reported)
+    count = len(event_log)
     for request in requests:  # a back end that speaks too late is not heard
         assert request.on_text is not None
         request.on_text("answer = 'late'")
-    assert len(reported) == count
+    assert len(event_log) == count

@@ -68,10 +68,10 @@ def mutants(table: Path = TABLE, root: Path = ROOT) -> Iterator[Mutant]:
         for name in target["code"]:
             file, _, wanted = name.partition("::")
             tree = ast.parse((root / file).read_text("utf-8"))
-            actual = [each for each in _functions(tree) if not wanted or each[0] == wanted]
-            if not actual:
+            functions = [candidate for candidate in _functions(tree) if not wanted or candidate[0] == wanted]
+            if not functions:
                 raise ValueError(f"{file} has no function {wanted}. Mend {table.name}.")
-            for function, start in actual:
+            for function, start in functions:
                 for number, node in enumerate(_guards(tree, start)):
                     lacks = f"{type(node).__name__} {node.lineno} {ast.unparse(node).splitlines()[0]:.60}"
                     yield Mutant(file, function, start, number, lacks, tuple(target["tests"]))
@@ -115,14 +115,14 @@ def run(chosen: Sequence[Mutant], root: Path = ROOT) -> Iterator[tuple[Mutant, b
             if (root / name).exists():
                 (tree / name).parent.mkdir(parents=True, exist_ok=True)
                 shutil.copy2(root / name, tree / name, follow_symlinks=False)
-        failed, message = _fails(tree, list(dict.fromkeys(test for each in chosen for test in each.tests)))
+        failed, output = _fails(tree, list(dict.fromkeys(test for mutant in chosen for test in mutant.tests)))
         if failed:
-            raise ValueError(f"The tests fail on the whole code: {message}")
-        for each in chosen:
-            whole = (tree / each.file).read_text("utf-8")
-            (tree / each.file).write_text(each.source(whole), "utf-8")
-            yield each, *_fails(tree, each.tests)
-            (tree / each.file).write_text(whole, "utf-8")
+            raise ValueError(f"The tests fail on the whole code: {output}")
+        for mutant in chosen:
+            whole = (tree / mutant.file).read_text("utf-8")
+            (tree / mutant.file).write_text(mutant.source(whole), "utf-8")
+            yield mutant, *_fails(tree, mutant.tests)
+            (tree / mutant.file).write_text(whole, "utf-8")
 
 
 def _fails(tree: Path, tests: Sequence[str]) -> tuple[bool, str]:
@@ -147,9 +147,9 @@ def main(words: Sequence[str]) -> int:
     """Prints each mutant's fate; returns 1 where one survives."""
     chosen = [mutant for mutant in mutants() if not words or any(word in str(mutant) for word in words)]
     caught = 0
-    for each, failed, message in run(chosen):
+    for mutant, failed, output in run(chosen):
         caught += failed
-        print(f"{'caught  ' if failed else 'SURVIVED'} {each}  [{message:.120}]", flush=True)
+        print(f"{'caught  ' if failed else 'SURVIVED'} {mutant}  [{output:.120}]", flush=True)
     print(f"{caught} of {len(chosen)} mutants are caught.")
     return 0 if chosen and caught == len(chosen) else 1
 

@@ -44,13 +44,13 @@ def test_the_server_fetches_nothing_for_a_visitor(demo: str) -> None:
 def test_no_file_of_the_server_comes_back_through_a_result(demo: str) -> None:
     """Gradio copies out what a dict of this form names; here programs make such dicts, past the static check."""
     secret = ROOT / "setup.cfg"
-    built = f"import json\nfile = json.loads({json.dumps({'path': str(secret), **META})!r})\n"
+    setup = f"import json\nfile = json.loads({json.dumps({'path': str(secret), **META})!r})\n"
     asking = 'img = open_image("Image1.jpg")\nanswer = "done"\ntry:\n    query(img, file)\nexcept Exception:\n    pass'
     real = picture(demo)
     for source in (asking, "answer = file", "answer = [file]", "print(file)\nanswer = 'x'"):
-        kind, data = raw(demo, "run", built + source, [real], "")
+        kind, data = raw(demo, "run", setup + source, [real], "")
         assert "file=" not in str(data) and "gradio_api" not in str(data), (kind, data)
-        assert all(isinstance(example, str) for example in data), "Gradio takes no text for a file"
+        assert all(isinstance(value, str) for value in data), "Gradio takes no text for a file"
         if source is asking:
             assert json.loads(data[1])["calls"][1]["error"]["type"] == "TypeError", "it got this far"
     digest = hashlib.sha256(secret.read_bytes()).hexdigest()

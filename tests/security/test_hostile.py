@@ -216,7 +216,7 @@ NO_TEXT = '{"choices": [{"text": {"yes": 1}, "finish_reason": "stop"}]}'
     ['{"choices": ' + "[" * 200_000, "9" * 200_000, '{"choices": 5}', '{"choices": []}', "null", "<html>hi", NO_TEXT],
 )
 def test_what_nobody_could_read_is_no_answer(serve: Serve, body: str) -> None:
-    server = serve(lambda path, inputs, n: (200, body, {"Content-Type": "application/json"}))
+    server = serve(lambda path, request, n: (200, body, {"Content-Type": "application/json"}))
     assert "did not answer as an OpenAI-compatible server" in str(refusal(OpenAILM("m", base_url=server.url)))
 
 
@@ -225,8 +225,8 @@ def test_what_nobody_could_read_is_no_answer(serve: Serve, body: str) -> None:
 )
 def test_refusals_of_any_form_are_one_short_line(serve: Serve, error: Any) -> None:
     server = serve(lambda path, body, n: (400, {"error": error}, {}))
-    reported = str(refusal(OpenAILM("m", base_url=server.url)))
-    assert "answered 400" in reported and reported.encode() and len(reported) < 500
+    message = str(refusal(OpenAILM("m", base_url=server.url)))
+    assert "answered 400" in message and message.encode() and len(message) < 500
     server = serve(lambda path, body, n: (200, {"error": error}, {}))
     assert f"m at {server.url} failed" in str(refusal(OpenAILM("m", base_url=server.url)))
 

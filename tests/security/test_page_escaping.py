@@ -32,29 +32,29 @@ def assert_harmless(html: str) -> Read:
                 assert name != "style" or re.fullmatch(STYLE, value), value
                 assert name in ("src", "href", "style"), name
         assert element.tag not in ("iframe", "object", "embed", "link", "form", "base", "textarea")
-    assert all(element.attributes.get("type") == "application/json" for element in page.all("script"))
+    assert all(script.attributes.get("type") == "application/json" for script in page.all("script"))
     return page
 
 
 def test_nothing_from_user_model_or_picture_breaks_out_of_the_page() -> None:
-    actual, pictures = hostile()
-    page = assert_harmless(trace_page(actual, pictures))
-    assert page.one("h1").text == HOSTILE
-    assert page.one(cls="cv-answer").text == HOSTILE
+    answer, pictures = hostile()
+    page = assert_harmless(trace_page(answer, pictures))
+    assert page.element("h1").text == HOSTILE
+    assert page.element(cls="cv-answer").text == HOSTILE
     assert len(page.all("script")) == 1 and len(page.all("style")) == 1
-    assert page.one("title").text.count(HOSTILE) == 2
+    assert page.element("title").text.count(HOSTILE) == 2
 
 
 def test_nothing_breaks_out_of_the_fragments() -> None:
-    actual, pictures = hostile()
-    assert actual.program is not None
+    answer, pictures = hostile()
+    assert answer.program is not None
     fragments = [
-        answer_fragment(actual, pictures),
-        program_html(actual.program.source, actual.trace.calls, actual.error),
+        answer_fragment(answer, pictures),
+        program_html(answer.program.source, answer.trace.calls, answer.error),
         examples_html([PromptExample(HOSTILE, HOSTILE, HOSTILE)]),
         call_html(CallBegan(1, HOSTILE, {HOSTILE: HOSTILE}, 1), pictures),
-        *(call_html(call, pictures) for call in actual.trace.calls),
-        *(evidence_html(entry, pictures) for entry in actual.trace.calls[0].evidence),
+        *(call_html(call, pictures) for call in answer.trace.calls),
+        *(evidence_html(evidence, pictures) for evidence in answer.trace.calls[0].evidence),
     ]
     for fragment in fragments:
         page = assert_harmless(fragment)
@@ -63,17 +63,17 @@ def test_nothing_breaks_out_of_the_fragments() -> None:
 
 
 def test_the_page_carries_its_answer_and_cannot_be_ended_by_it() -> None:
-    actual, pictures = hostile()
-    actual = replace(actual, value="\ud800 \u2028 \x00 \x7f")  # text that is no valid Unicode, and controls
-    page = Read(trace_page(actual, pictures))
-    data = page.one("script", id="cv-answer-data").text
+    answer, pictures = hostile()
+    answer = replace(answer, value="\ud800 \u2028 \x00 \x7f")  # text that is no valid Unicode, and controls
+    page = Read(trace_page(answer, pictures))
+    data = page.element("script", id="cv-answer-data").text
     assert "<" not in data and data.isascii()
-    assert Answer.from_json(data) == actual
+    assert Answer.from_json(data) == answer
 
 
 def test_the_policy_of_the_page_forbids_scripts_and_requests() -> None:
     page = Read(trace_page(answer(), PICTURES))
-    policy = page.one("meta", http_equiv="Content-Security-Policy").attributes["content"]
+    policy = page.element("meta", http_equiv="Content-Security-Policy").attributes["content"]
     assert policy == "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
     assert not re.search(r"@import|url\(|https?://", trace_page(answer(), PICTURES))
 

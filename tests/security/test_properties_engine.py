@@ -52,8 +52,8 @@ CHANGES = st.lists(st.tuples(st.integers(0, 400), st.integers(0, 9), PIECES), ma
 @given(st.sampled_from(WRITTEN), CHANGES, st.integers(1, 3))
 @example("answer = query(img, 'How many s are?')", [], 1)
 def test_a_program_ends_in_time(vqa: CodeVQA, source: str, changes: list[tuple[int, int, str]], count: int) -> None:
-    for at, gone, inserted in changes:
-        source = source[:at] + inserted + source[at + gone :]
+    for at, gone, insertion in changes:
+        source = source[:at] + insertion + source[at + gone :]
     began = time.perf_counter()
     with typed_only():
         assert vqa.run(PICTURES[:count], source).text
@@ -161,14 +161,14 @@ class Engine:
 
     def built(self, prompt: str | tuple[Message, ...]) -> Built:
         if isinstance(prompt, str):
-            text, reported = prompt, prompt
+            text, content = prompt, prompt
         else:
             turns = [{"role": turn.role, "content": turn.content} for turn in prompt]
             text = self.tokenizer.apply_chat_template(turns, tokenize=False, add_generation_prompt=True)
-            reported = "\n".join(turn.content for turn in prompt)
+            content = "\n".join(turn.content for turn in prompt)
         special = set(self.tokenizer.all_special_ids)
         tokens = [token for token in self.tokenizer(text)["input_ids"] if token in special]
-        return STRUCTURE.findall(reported), tokens
+        return STRUCTURE.findall(content), tokens
 
     def read(self, caption: str, question: str, pictures: int) -> Built:
         self.caption = caption

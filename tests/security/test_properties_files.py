@@ -50,9 +50,9 @@ SPOILT = st.lists(st.tuples(st.integers(0, 10**6), st.sampled_from(("set", "drop
 def cut(data: bytes, cuts: list[tuple[float, bool, int, bytes]]) -> bytes:
     """Returns bytes with others in them."""
     spoilt = bytearray(data)
-    for share, early, gone, inserted in cuts:
+    for share, early, gone, insertion in cuts:
         at = int(share * min(len(spoilt), 300 if early else len(spoilt)))
-        spoilt[at : at + gone] = inserted
+        spoilt[at : at + gone] = insertion
     return bytes(spoilt)
 
 
@@ -86,12 +86,12 @@ def encoded() -> list[bytes]:
     kinds += [("PNG", "P", {}), ("WEBP", "RGBA", {}), ("TIFF", "1", {}), ("TIFF", "RGB", {"compression": "tiff_lzw"})]
     several = {"save_all": True, "append_images": PICTURES[1:]}
     kinds += [(kind, "RGB", several) for kind in ("GIF", "PNG", "WEBP", "TIFF", "MPO")]
-    collected = []
+    files = []
     for kind, mode, more in kinds:
         buffer = io.BytesIO()
         Image.effect_noise((40, 30), 50).convert(mode).save(buffer, kind, **more)
-        collected.append(buffer.getvalue())
-    return collected
+        files.append(buffer.getvalue())
+    return files
 
 
 def read_picture(data: bytes) -> None:
@@ -156,7 +156,7 @@ def spoil_cell(file: Path, number: int, changes: Any, cell: object) -> None:
     """Changes one value of a database: what is JSON stays JSON, or another value takes its place."""
     with closing(sqlite3.connect(file, isolation_level=None)) as db:
         tables = [name for (name,) in db.execute("SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY name")]
-        columns = [(table, each[1]) for table in tables for each in db.execute(f"PRAGMA table_info({table})")]
+        columns = [(table, row[1]) for table in tables for row in db.execute(f"PRAGMA table_info({table})")]
         table, column = columns[number % len(columns)]
         known = db.execute(f"SELECT {column} FROM {table} LIMIT 1").fetchone()
         if changes and known and isinstance(known[0], str) and known[0].startswith(("[", "{")):

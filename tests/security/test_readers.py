@@ -125,7 +125,7 @@ def read_dataset(data: bytes) -> None:
 
 
 _READERS = (read_model, read_prompts, read_configuration, read_questions, read_dataset)
-READERS = {each.__name__.removeprefix("read_"): each for each in _READERS}
+READERS = {reader.__name__.removeprefix("read_"): reader for reader in _READERS}
 
 
 @pytest.mark.parametrize("reader", READERS)
@@ -206,11 +206,11 @@ def test_a_program_that_is_too_much_is_left_alone_after_so_many_steps(source: st
     before = sys.getprofile()
     sys.setprofile(count)
     try:
-        calls = CallPlan(source, PICTURES, WANTED).calls()
+        planned = CallPlan(source, PICTURES, WANTED).calls()
     finally:
         sys.setprofile(before)
-    assert len(calls) <= 4000
-    assert all(len(text) <= MAX_TEXT for each in calls for text in each.args if isinstance(text, str))
+    assert len(planned) <= 4000
+    assert all(len(text) <= MAX_TEXT for call in planned for text in call.args if isinstance(text, str))
     assert shape(source, WANTED) is None or len(shape(source, WANTED) or "") < 20_000
 
 
@@ -219,6 +219,6 @@ def test_texts_and_lists_are_followed_until_they_are_too_large() -> None:
     assert calls(doubled.format("0," * 9)) == [512 * "x"]
     assert calls(doubled.format("0," * 10)) == []
     assert len(calls("for n in [" + "n, " * 2000 + "]:\n    get_pos(images[0], 'a')")) < 1000
-    message = "query(images[0], 'a')\n"
-    assert calls(message + "#" * 8000) == ["a"]
-    assert calls(message + "#" * 8192) == [] and shape(message + "#" * 8192, WANTED) is None
+    program = "query(images[0], 'a')\n"
+    assert calls(program + "#" * 8000) == ["a"]
+    assert calls(program + "#" * 8192) == [] and shape(program + "#" * 8192, WANTED) is None

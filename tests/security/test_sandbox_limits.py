@@ -263,8 +263,8 @@ def test_an_answer_is_read_however_the_program_leaves_it(kit: Kit, source: str, 
         with pytest.raises(ProgramAnswerError):
             kit.value(source)
     else:
-        actual = kit.value(source)
-        assert actual == expected and type(actual) is type(expected)
+        value = kit.value(source)
+        assert value == expected and type(value) is type(expected)
 
 
 TOO_MUCH = {

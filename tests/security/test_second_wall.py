@@ -129,11 +129,11 @@ def test_once_shut_a_process_opens_no_file_and_its_memory_is_bounded(deed: str, 
 
 
 def worker_processes() -> set[psutil.Process]:
-    collected = set()
+    processes = set()
     for child in psutil.Process().children():
         with contextlib.suppress(psutil.NoSuchProcess):  # another test's, which is just ending
-            collected |= {child} if child.name() == "monty" else set()
-    return collected
+            processes |= {child} if child.name() == "monty" else set()
+    return processes
 
 
 def state(worker: psutil.Process) -> dict[str, str]:
@@ -154,7 +154,7 @@ class Seen:
         self.runner.run(self.box.run(program, self.look, images=IMAGES[:1]))
 
     async def look(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any], line: int | None) -> object:
-        self.found = worker_processes() - self.before
+        self.workers = worker_processes() - self.before
         return await answering(name, args, kwargs, line)
 
     def close(self) -> None:
@@ -187,7 +187,7 @@ def test_workers_that_check_and_that_run_are_shut_in_and_so_is_what_replaces_the
     with tempfile.TemporaryFile() as file:
         os.set_inheritable(file.fileno(), True)
         seen.ask()
-        first = seen.found
+        first = seen.workers
         assert len(first) == 2
         for worker in first:
             assert_shut_in(worker)
@@ -199,18 +199,18 @@ def test_workers_that_check_and_that_run_are_shut_in_and_so_is_what_replaces_the
         with contextlib.suppress(ProgramError):  # a run whose worker is
             seen.ask("answer = (query(img, 'x'),)")
         seen.ask("answer = {'x': query(img, 'x')}")
-        assert len(seen.found) == 2
-        assert not seen.found & first
-        for worker in seen.found:
+        assert len(seen.workers) == 2
+        assert not seen.workers & first
+        for worker in seen.workers:
             assert_shut_in(worker)
 
 
 @pytest.mark.parametrize("seen", [Limits(second_wall=False)], indirect=True)
 def test_switched_off_workers_are_not_shut_in_and_nothing_is_said(seen: Seen, caplog: pytest.LogCaptureFixture) -> None:
     seen.ask()
-    assert len(seen.found) == 2
+    assert len(seen.workers) == 2
     if not LACKING:
-        assert {state(worker)["NoNewPrivs"] for worker in seen.found} == {state(psutil.Process())["NoNewPrivs"]}
+        assert {state(worker)["NoNewPrivs"] for worker in seen.workers} == {state(psutil.Process())["NoNewPrivs"]}
     assert not caplog.records
 
 
@@ -263,11 +263,11 @@ def test_where_it_is_missing_the_log_says_so_once(
 ) -> None:
     here = Path(__file__).resolve()
     python = [sys.executable, "-c", POORER, str(here.parents[1]), str(call), str(argument), str(errno)]
-    actual = {**os.environ, "PYTHONPATH": os.pathsep.join([str(here.parent), str(here.parents[2])])}
-    done = subprocess.run(python, capture_output=True, text=True, timeout=500, env=actual)
-    messages = [line for line in done.stderr.splitlines() if "SECURITY.md" in line]
-    assert len(messages) == 1, done.stderr
-    assert message in messages[0]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(here.parent), str(here.parents[2])])}
+    done = subprocess.run(python, capture_output=True, text=True, timeout=500, env=environment)
+    warnings = [line for line in done.stderr.splitlines() if "SECURITY.md" in line]
+    assert len(warnings) == 1, done.stderr
+    assert message in warnings[0]
     *ran, refused = done.stdout.splitlines()
     assert ran == [f"['{filters}']", "x 1"] * 2, done.stdout
     assert "Limits.second_wall" in refused
