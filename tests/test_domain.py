@@ -293,7 +293,7 @@ def test_the_domain_goes_with_the_models_that_look() -> None:
 
 def test_photographs_have_one_recommendation_everywhere(domain: Domain) -> None:
     advice = "For photographs: --preset api --model NAME, with a server of your own such as Ollama."
-    assert domain.about.endswith(advice) and advice in (ROOT / "training" / "domain.py").read_text("utf-8")
+    assert domain.about.endswith(advice) and advice in (ROOT / "mini" / "training" / "domain.py").read_text("utf-8")
     for page in ("README.md", "docs/trouble.md", "docs/tour.ipynb", "docs/own-questions.md"):
         words = re.sub(r"\]\(.*?\)|[\[\n]", " ", (ROOT / page).read_text("utf-8"))
         assert re.search(r"hotograph.{0,200}\bapi\b.{0,200}server *\\?n?\"?,? *\"?of +your own", words), page

@@ -172,7 +172,8 @@ SETUP.read(ROOT / "setup.cfg", encoding="utf-8")
 
 
 def test_every_package_is_listed() -> None:
-    folders = {path.parent for top in ("codevqa", "prompts", "eval") for path in (ROOT / top).rglob("__init__.py")}
+    tops = ("codevqa", "prompts", "eval", "mini")
+    folders = {path.parent for top in tops for path in (ROOT / top).rglob("__init__.py")} - {ROOT / "mini/training"}
     names = {".".join(folder.relative_to(ROOT).parts) for folder in folders}
     expected = {name if name.startswith("codevqa") else f"codevqa.{name}" for name in names}
     assert set(SETUP["options"]["packages"].split()) == expected
@@ -190,7 +191,7 @@ def test_a_wheel_built_through_the_sdist_holds_everything(tmp_path: Path) -> Non
             assert f"codevqa/prompts/{name}/{file}" in inside
     assert {"codevqa/prompts/__init__.py", "codevqa/eval/datasets/__init__.py"} <= inside
     files = [path for path in (ROOT / "mini/weights").rglob("*") if path.is_file()]
-    weights = {path.relative_to(ROOT).as_posix() for path in files}
+    weights = {f"codevqa/{path.relative_to(ROOT).as_posix()}" for path in files}
     assert weights and weights <= inside
     assert "codevqa/py.typed" in inside and not any(name.startswith("examples/") for name in inside)
 

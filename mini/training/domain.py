@@ -2,7 +2,7 @@
 
     python -m codevqa.mini.training.domain --photographs FOLDER --everyday WORDS --out mini/weights/domain
     python -m codevqa.mini.training.domain --everyday WORDS --out mini/weights/domain  # after the matcher changed
-    python -m codevqa.mini.training.domain --everyday WORDS --words --out mini/weights/domain  # after the grammar changed
+    python -m codevqa.mini.training.domain --everyday WORDS --words --out mini/weights/domain
 
 Pictures: a logistic regression on the statistics of drawn pictures and of photographs (any; those of the shipped file
 are named in README.md), both cropped, scaled and compressed as pictures are that people send around. Words: the vision

@@ -1,7 +1,7 @@
 """Trains the mini language model: it writes programs and reads captions.
 
     python -m codevqa.mini.training.language --out one --seconds 374 --rate 1.5e-3  # on a GPU
-    python -m codevqa.mini.training.language --start one --out two --captions captions.jsonl --rate 1e-3  # goes on from one
+    python -m codevqa.mini.training.language --start one --out two --captions captions.jsonl --rate 1e-3
     python -m codevqa.mini.training.language --out weights --smoke  # a minute on a CPU, to see that it runs
 
 Texts are drawn without end by worker processes, packed into rows and masked so that each text sees only itself. The

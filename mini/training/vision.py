@@ -3,7 +3,7 @@
     python -m codevqa.mini.training.vision --out build/v1 --steps 5600  a first run on a GPU
     python -m codevqa.mini.training.vision --out build/v2 --resume build/v1 ...  a second one, from its weights
     python -m codevqa.mini.training.vision --out build/try --smoke  two small steps on the CPU
-    python -m codevqa.mini.training.vision --export mini/weights --resume build/v2  half-precision folders for the package
+    python -m codevqa.mini.training.vision --export mini/weights --resume build/v2
 
 Losses: ITM cross-entropy, captions of 20 patches (chosen around the things a question asks about, later also by the
 matcher's own GradCAM for that question) and of the whole picture, and ITC in which every true picture of the batch is
