@@ -199,7 +199,7 @@ def choosing(command: Callable[..., None]) -> Callable[..., None]:
     own = inspect.signature(command, eval_str=True)
     for name, hint in [
         *_CHOOSING.items(),
-        *((parameter_.name, parameter_.annotation) for parameter_ in own.parameters.values()),
+        *((option.name, option.annotation) for option in own.parameters.values()),
     ]:
         _say_value(name, hint)
     if "choice" not in own.parameters:
@@ -219,7 +219,7 @@ def choosing(command: Callable[..., None]) -> Callable[..., None]:
 
     full.__name__, full.__doc__ = command.__name__, command.__doc__
     full.__signature__ = own.replace(parameters=parameters)  # type: ignore[attr-defined]
-    full.__annotations__ = {parameter_.name: parameter_.annotation for parameter_ in parameters}
+    full.__annotations__ = {option.name: option.annotation for option in parameters}
     return full
 
 

@@ -195,7 +195,8 @@ def compare(
         do = lambda memory: vqa.compare(sets, question, memory=memory)  # noqa: E731
         answers = carry_out(vqa, sets, do, yes=yes, quiet=quiet)
     set_answers = [
-        SetAnswer(answer, collection_, answer.selections) for answer, collection_ in zip(answers, sets, strict=True)
+        SetAnswer(answer, pictures_of_set, answer.selections)
+        for answer, pictures_of_set in zip(answers, sets, strict=True)
     ]
     print_warnings(answers[0])
     if json:

@@ -216,7 +216,7 @@ class _Forms(ast.NodeTransformer):
         assert isinstance(function_node, ast.FunctionDef)
         function_node.body[-1:-1] = body
         self._before += lines
-        arguments = [items, *(ast.Name(name_, ast.Load()) for name_ in passed)]
+        arguments = [items, *(ast.Name(variable, ast.Load()) for variable in passed)]
         if name == "next":
             self.needs.add("first")
             return _call("vqa_first", ast.Name(search, ast.Load()), ast.Tuple(arguments, ast.Load()), *node.args[1:])

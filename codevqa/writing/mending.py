@@ -146,7 +146,7 @@ def _printed_value(statement: ast.AST) -> ast.expr | None:
     match statement:
         case ast.Expr(ast.Call(ast.Name("print" | "final_answer"), [*_, value])):
             parts = (
-                [value_part for value_part in value.values if isinstance(value_part, ast.FormattedValue)]
+                [part for part in value.values if isinstance(part, ast.FormattedValue)]
                 if isinstance(value, ast.JoinedStr)
                 else []
             )

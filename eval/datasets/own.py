@@ -119,10 +119,10 @@ def _gold_of_row(row: Mapping[str, Any], where: str) -> tuple[str, ...]:
 
 def _group_values(row: Mapping[str, Any]) -> dict[str, str]:
     """Returns the values of a line that can name a group."""
-    groups_ = {
+    columns = {
         name: value for name, value in row.items() if name not in FIELDS and isinstance(value, str | int | float)
     }
-    return {name: text for name, value in groups_.items() if 0 < len(text := gold_text(value).strip()) <= SHORT}
+    return {name: text for name, value in columns.items() if 0 < len(text := gold_text(value).strip()) <= SHORT}
 
 
 def _numbered_rows(source: Located) -> Iterator[tuple[int, Any]]:

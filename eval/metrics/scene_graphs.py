@@ -111,15 +111,15 @@ class SceneGraphs(dict[str, SceneGraph]):
             InputError: it is not a scene graph.
         """
         try:
-            objects = [_object(record_) for record_ in record["objects"].values()]
+            objects = [_object(annotation) for annotation in record["objects"].values()]
             graph = SceneGraph(int(record["width"]), int(record["height"]), objects)
             if graph.width < 1 or graph.height < 1:
                 raise ValueError("a size")
         except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
             raise InputError(f"The scene graph of image {key} lacks something: {error!r}.") from None
-        for object_ in graph.objects:
-            self.names.add(object_.name)
-            self.attributes |= object_.attributes
+        for scene_object in graph.objects:
+            self.names.add(scene_object.name)
+            self.attributes |= scene_object.attributes
         if keep:
             self[key] = graph
 
@@ -210,7 +210,7 @@ class SceneJudge(NamedTuple):
         across, up = GRID / self.graph.width, GRID / self.graph.height
         grown = [
             (left * across - 1, right * across + 1, GRID - bottom * up - 1, GRID - top * up + 1)
-            for left, top, right, bottom in (object_.box for object_, fits in called if fits is not False)
+            for left, top, right, bottom in (scene_object.box for scene_object, fits in called if fits is not False)
         ]
 
         def holds(value: Any) -> bool:
@@ -228,19 +228,19 @@ class SceneJudge(NamedTuple):
 
     def _attribute(self, kind: str, what: str) -> Truth | None:
         options = FAMILIES["color" if kind == "color" else "size"]
-        shown = {object_.attributes & options for object_ in self._described_objects(what)}
+        shown = {scene_object.attributes & options for scene_object in self._described_objects(what)}
         if len(shown) != 1 or not (accepted := shown.pop()):
             return None  # they differ, or have none
 
         def holds(value: Any) -> bool:
-            values = {word for word_ in _split_words(value) if (word := canonical(word_)) in options}
+            values = {word for spoken_word in _split_words(value) if (word := canonical(spoken_word)) in options}
             return bool(values) and values <= accepted
 
         return Truth(" or ".join(sorted(accepted)), holds)
 
     def _verify(self, rest: str) -> Truth | None:
         what, _, attribute = rest.rpartition(" ")
-        shown = {object_.shows(canonical(attribute)) for object_ in self._described_objects(what)}
+        shown = {scene_object.shows(canonical(attribute)) for scene_object in self._described_objects(what)}
         return _yes_no_truth(shown.pop()) if len(shown) == 1 and self.words.knows(canonical(attribute)) else None
 
     # -- small parts --------------------------------------------------------------------------------------------------
@@ -249,16 +249,16 @@ class SceneJudge(NamedTuple):
         """Objects that a phrase's noun names, each with whether it has the attributes; ``narrowly`` no broad noun."""
         noun, attributes = self.words.parse(text) or ("", frozenset())
         matches: list[tuple[SceneObject, bool | None]] = []
-        for object_ in self.graph.objects:
-            if object_.name == noun and not (narrowly and noun in BROAD):
-                shown = [object_.shows(attribute) for attribute in attributes]
-                matches.append((object_, False if False in shown else None if None in shown else True))
+        for scene_object in self.graph.objects:
+            if scene_object.name == noun and not (narrowly and noun in BROAD):
+                shown = [scene_object.shows(attribute) for attribute in attributes]
+                matches.append((scene_object, False if False in shown else None if None in shown else True))
         return matches
 
     def _described_objects(self, text: str) -> list[SceneObject]:
         """Objects that a phrase certainly describes; none where others might be meant."""
         called = self._named_objects(text, narrowly=True)
-        return [] if None in [fits for _, fits in called] else [object_ for object_, fits in called if fits]
+        return [] if None in [fits for _, fits in called] else [scene_object for scene_object, fits in called if fits]
 
 
 _PICTURE = "(?:the|this) (?:image|picture|photo|photograph|scene)"

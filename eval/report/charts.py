@@ -89,11 +89,13 @@ def latency_chart(summary: Summary) -> Chart:
     costs = {
         method: figures.cost for method, figures in summary.methods.items() if figures.cost and figures.cost.spread
     }
-    most = ROOM * max((cost_.spread[95] for cost_ in costs.values()), default=0.0)
+    most = ROOM * max((cost.spread[95] for cost in costs.values()), default=0.0)
     marks = []
-    for method, cost_ in costs.items() if most else ():
-        low, first, middle, third, high = (100 * cost_.spread[mark] / most for mark in (5, 25, 50, 75, 95))
-        text = f"median {cost_.spread[50]:.3f} s, 95 % in {cost_.spread[95]:.3f} s, n {cost_.rows:,}"
+    for method, cost in costs.items() if most else ():
+        low, first, middle, third, high = (
+            100 * value / most for value in map(cost.spread.__getitem__, (5, 25, 50, 75, 95))
+        )
+        text = f"median {cost.spread[50]:.3f} s, 95 % in {cost.spread[95]:.3f} s, n {cost.rows:,}"
         marks.append(Mark(METHOD_LABELS[method], method, middle, (low, high), text, box=(first, third)))
     what = "dot: median, box: middle half, line: 5 % to 95 % of n questions"
     return Chart("Distribution of seconds a question", tuple(marks), _seconds_ticks(most), what)

@@ -76,8 +76,8 @@ def export_run(store: Store, format: str, out: Path | str, *, method: Method | N
 
 
 def _jsonl(example: Example, row: Row, metric: Metric | None) -> str:
-    fields_ = asdict(replace(row, trace={}))
-    del fields_["id"], fields_["trace"]
+    values = asdict(replace(row, trace={}))
+    del values["id"], values["trace"]
     shown = {
         "question_id": example.id,
         "image_ids": [image.name for image in example.images],
@@ -87,7 +87,7 @@ def _jsonl(example: Example, row: Row, metric: Metric | None) -> str:
         "groups": dict(example.groups),
         "cluster": example.cluster,
     }
-    return json.dumps(shown | fields_, ensure_ascii=False)
+    return json.dumps(shown | values, ensure_ascii=False)
 
 
 def _vqa(example: Example, row: Row, metric: Metric | None) -> str:

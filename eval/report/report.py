@@ -149,7 +149,7 @@ def _run_figures(name: str, store: Store, data: Path | None) -> RunFigures:
 def _graphs(store: Store, data: Path | None) -> SceneGraphs:
     """Returns the scene graphs of a run's pictures, as far as there are any."""
     graph_files = (find_scene_graphs(folder, store.info.split) for folder in folders_of(store.info, data))
-    file = next((file_ for file_ in graph_files if file_), None)
+    file = next((path for path in graph_files if path), None)
     if file is None:
         return SceneGraphs()
     return load_scene_graphs(file, {image_id(image.name) for stored in store.examples() for image in stored.images})

@@ -322,10 +322,10 @@ class _Slices(NamedTuple):
         return by_name
 
     def _group(self, value: str, places: Sequence[int], pair: str | None) -> GroupFigures:
-        scores_ = {method: scores[places] for method, scores in self.scores.items()}
-        n = int((~np.isnan(list(scores_.values()))).any(axis=0).sum())
-        means = {method: _known_mean(scores, self.clusters[places]) for method, scores in scores_.items()}
-        accuracy = {method: mean_ for method, mean_ in means.items() if mean_ is not None}
+        group_scores = {method: scores[places] for method, scores in self.scores.items()}
+        n = int((~np.isnan(list(group_scores.values()))).any(axis=0).sum())
+        means = {method: _known_mean(scores, self.clusters[places]) for method, scores in group_scores.items()}
+        accuracy = {method: accuracy_mean for method, accuracy_mean in means.items() if accuracy_mean is not None}
         paired = next((self.paired(first, two, places) for first, two in PAIRS if f"{first}-{two}" == pair), None)
         return GroupFigures(value, n, accuracy, paired)
 

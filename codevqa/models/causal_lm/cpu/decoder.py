@@ -228,21 +228,23 @@ class Drafter:
         own = array("I", text).tobytes()
         longest = min(_LONGEST, len(text))
         # The latest of what was written, the first of the prompt, where the most similar example stands.
-        for look, last in ((self._written, True), (own, False)):
-            for length in range(longest, 0, -1):
-                after = _after(look, own[-length * _WIDTH :], last)
-                tokens = array("I", look[after : after + count * _WIDTH]).tolist() if after >= 0 else []
-                if tokens and tokens[0] != _NONE:
-                    return tokens[: tokens.index(_NONE)] if _NONE in tokens else tokens
-        return []
+        return _continuation(self._written, own, longest, count, last=True) or _continuation(
+            own, own, longest, count, last=False
+        )
 
 
-def _after(text: bytes, part: bytes, last: bool) -> int:
-    """Returns where the first or last occurrence of a part ends that something follows; -1 if there is none."""
+def _continuation(text: bytes, own: bytes, longest: int, count: int, *, last: bool) -> list[int]:
+    """Returns what follows the longest end of ``own`` that stands in a text, there the first or the last time."""
     end = len(text) - _WIDTH
     find = text.rfind if last else text.find
-    at = find(part, 0, end)
-    # Bytes that match across the bounds of tokens do not count.
-    while at >= 0 and at % _WIDTH:
-        at = find(part, 0, at + len(part) - 1) if last else find(part, at + 1, end)
-    return at + len(part) if at >= 0 else -1
+    for length in range(longest, 0, -1):
+        part = own[-length * _WIDTH :]
+        at = find(part, 0, end)
+        # Bytes that match across the bounds of tokens do not count.
+        while at >= 0 and at % _WIDTH:
+            at = find(part, 0, at + len(part) - 1) if last else find(part, at + 1, end)
+        after = at + len(part)
+        tokens = array("I", text[after : after + count * _WIDTH]).tolist() if at >= 0 else []
+        if tokens and tokens[0] != _NONE:
+            return tokens[: tokens.index(_NONE)] if _NONE in tokens else tokens
+    return []
