@@ -18,8 +18,9 @@ PIP_INSTALL = -P -m pip install --quiet --disable-pip-version-check --no-deps
 LOCKED = $(PIP_INSTALL) --no-compile --require-hashes
 TORCH := requirements/torch-cpu.txt requirements/torch.txt
 
-# Into the environment of $(1): torch, as a build for CPUs if the index in use has one, then the files $(2) of requirements/.
-define lay
+# install_locked PYTHON, FILES: installs torch into the environment of PYTHON (a build for CPUs where the index has one), then the
+# FILES of requirements/.
+define install_locked
 	@$(1) $(LOCKED) -r requirements/torch-cpu.txt 2>$(dir $(1))torch-cpu.log || \
 		{ echo "No CPU build of torch is offered here; the package index's own follows."; $(1) $(LOCKED) -r requirements/torch.txt; }
 	$(1) $(LOCKED) $(2:%=-r requirements/%.txt)
@@ -28,7 +29,7 @@ endef
 $(VENV)/.installed: setup.cfg pyproject.toml $(TORCH) requirements/base.txt requirements/demo.txt
 	@command -v $(PYTHON) >/dev/null || { echo "Python 3.11 or newer is needed: make PYTHON=/path/to/python3.11"; exit 1; }
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(call lay,$(BIN)/python,base demo)
+	$(call install_locked,$(BIN)/python,base demo)
 	$(BIN)/python $(PIP_INSTALL) --no-build-isolation --editable .
 	touch $@
 
@@ -123,7 +124,7 @@ release: $(VENV)/.installed-release  ## build, try both files in an empty enviro
 	rm -rf dist build
 	$(BIN)/python -m build --no-isolation
 	$(PYTHON) -m venv $(TRIED)
-	$(call lay,$(TRIED)/bin/python,base)
+	$(call install_locked,$(TRIED)/bin/python,base)
 	for kind in --no-binary --only-binary; do \
 		$(TRIED)/bin/python $(PIP_INSTALL) --no-build-isolation --force-reinstall --no-index --find-links dist $$kind codevqa codevqa && \
 		$(TRIED)/bin/python -I requirements/offline.py || exit 1; \

@@ -43,7 +43,7 @@ class Batcher(Generic[Request, Result]):
         max_wait: seconds the first request of a batch waits for others.
         lanes: batches that may run at a time. More than one suits a server, whose calls end each in its own time.
         join: works on the requests of a :class:`RequestQueue` until none is left; called in ``executor``.
-        turn: had while either runs; None waits for nobody.
+        turn: the lock of the model, held while ``run`` or ``join`` works; None where the model needs no lock.
     """
 
     def __init__(

@@ -197,7 +197,9 @@ class CallCache(Generic[Request, Result]):
     async def __call__(self, request: Request, *, kind: str = "") -> Result:
         """Returns the result of a request: remembered, from an equal call under way, or computed.
 
-        It is counted as a call of the ``kind``, where that is not as everywhere.
+        Args:
+            request: what is asked.
+            kind: the kind under which the call is counted; empty takes this cache's own.
         """
         return (await self.many((request,), kind=kind))[0]
 

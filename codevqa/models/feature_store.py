@@ -199,7 +199,7 @@ _stores: WeakValueDictionary[Path, FeatureStore] = WeakValueDictionary()
 
 
 def _trim() -> None:
-    """Gives freed memory back to the system: features that stay keep what was freed between them else, up to GBs."""
+    """Gives freed memory back to the system. Otherwise gaps between features that stay can hold gigabytes."""
     if sys.platform == "linux":
         with suppress(AttributeError, OSError):  # a C library other than glibc
             ctypes.CDLL(None).malloc_trim(0)

@@ -20,18 +20,18 @@ from typing import Any, Generic, TypeVar
 
 from ..core.errors import CodeVQAError, SetupError
 
-_moved = threading.Condition()
-_lines: dict[int, list[int]] = {}
+_queues_changed = threading.Condition()
+_queues: dict[int, list[int]] = {}
 """Threads that want a part, by its id, in the order they came: it is the first one's."""
-_inside: list[int] = []
+_owners: list[int] = []
 """Threads that have what they wanted, as often as they entered."""
 
 
 class ModelLock:
     """The right to use some parts alone, for the length of a ``with`` block. It may be entered again inside.
 
-    It is given in the order in which threads ask. Turns over one part exclude each other, whichever object has them.
-    One without parts excludes nobody: for models that any number of threads may call, such as clients of a server.
+    Threads get it in the order in which they ask. Two locks over one part exclude each other. A lock without parts
+    excludes nobody: it suits models that any number of threads may call, such as clients of a server.
 
     Args:
         parts: what only one thread may use at a time.
@@ -43,14 +43,14 @@ class ModelLock:
 
     @property
     def free(self) -> bool:
-        """Whether it excludes nobody."""
+        """Whether the lock excludes nobody."""
         return not self._parts
 
     @property
     def has_waiters(self) -> bool:
-        """Whether somebody waits for one of the parts: who goes on for long should give way."""
-        with _moved:
-            return any(line[-1] != line[0] for part in self._parts if (line := _lines.get(part)))
+        """Whether another thread waits for one of the parts. A long computation should then let it go first."""
+        with _queues_changed:
+            return any(queue[-1] != queue[0] for part in self._parts if (queue := _queues.get(part)))
 
     def __enter__(self) -> None:
         if os.getpid() != self._process:  # a fork copies no threads: locks stay shut, and pools never answer
@@ -59,31 +59,31 @@ class ModelLock:
                 hint="Load it there, or start processes with spawn.",
             )
         me = threading.get_ident()
-        with _moved:
-            # Into all lines at once, so that two who want the same parts never wait for one another; and who is inside
-            # goes before all who are not, since they may wait for what it has.
-            for line in [_lines.setdefault(part, []) for part in self._parts]:
-                taken = bool(line) and line[0] in _inside and line[0] != me
-                line.insert(int(taken) if me in _inside else len(line), me)
+        with _queues_changed:
+            # Into all queues at once, so that two threads that want the same parts never wait for each other. A thread
+            # that owns a part goes before all that own none, since they may wait for what it owns.
+            for queue in [_queues.setdefault(part, []) for part in self._parts]:
+                taken = bool(queue) and queue[0] in _owners and queue[0] != me
+                queue.insert(int(taken) if me in _owners else len(queue), me)
             try:
-                while [part for part in self._parts if _lines[part][0] != me]:
-                    _moved.wait()
+                while [part for part in self._parts if _queues[part][0] != me]:
+                    _queues_changed.wait()
             except BaseException:  # an interrupt
                 self._leave(me)
                 raise
-            _inside.append(me)
+            _owners.append(me)
 
     def __exit__(self, *_: object) -> None:
-        with _moved:
-            _inside.remove(threading.get_ident())
+        with _queues_changed:
+            _owners.remove(threading.get_ident())
             self._leave(threading.get_ident())
 
     def _leave(self, thread: int) -> None:
         for part in self._parts:
-            _lines[part].remove(thread)
-            if not _lines[part]:
-                del _lines[part]
-        _moved.notify_all()
+            _queues[part].remove(thread)
+            if not _queues[part]:
+                del _queues[part]
+        _queues_changed.notify_all()
 
 
 def lock_of(model: object) -> ModelLock:
@@ -93,10 +93,10 @@ def lock_of(model: object) -> ModelLock:
 
 
 def _forget() -> None:
-    global _moved
-    _moved = threading.Condition()
-    _lines.clear()
-    _inside.clear()
+    global _queues_changed
+    _queues_changed = threading.Condition()
+    _queues.clear()
+    _owners.clear()
 
 
 if hasattr(os, "register_at_fork"):

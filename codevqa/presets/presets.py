@@ -37,10 +37,10 @@ class Preset:
     eyes: str | None = None
     """A vision-language model that answers in the place of captions."""
     to_choose: str = ""
-    """What to do where it leaves the language model to be chosen."""
+    """What to do where the preset names no language model."""
     settings: Settings = Settings()
     for_its_language_model: tuple[str, ...] = ()
-    """Those of its settings that were made for its own language model: another keeps the usual ones."""
+    """Settings that were made for its own language model. Another model keeps the usual values."""
     options: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     """Arguments for loading a part, by role."""
     without_gpu: Mapping[str, object] = field(default_factory=dict)
@@ -49,7 +49,7 @@ class Preset:
     if_cached: Mapping[str, str] = field(default_factory=dict)
     """Parts that are used in place of its own where their checkpoint lies in the hub's cache already."""
     domain: str | None = None
-    """Folder with what its matcher and captioner know, where that is told: for as long as either looks."""
+    """Folder that says what its matcher and captioner know. It counts as long as one of the two is in use."""
 
     @property
     def parts(self) -> dict[str, str]:

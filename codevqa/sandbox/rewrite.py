@@ -133,7 +133,7 @@ class _Forms(ast.NodeTransformer):
         return new
 
     def visit_Compare(self, node: ast.Compare) -> Any:
-        """Has ``is`` know a picture again."""
+        """Rewrites ``is``: pictures are compared by their handles."""
         self.generic_visit(node)
         sides = [node.left, *node.comparators]
         if not self._runs or not isinstance(node.ops[0], ast.Is | ast.IsNot) or any(map(is_singular, sides)):
@@ -143,7 +143,7 @@ class _Forms(ast.NodeTransformer):
         return same if isinstance(node.ops[0], ast.Is) else ast.UnaryOp(ast.Not(), same)
 
     def visit_AugAssign(self, node: ast.AugAssign) -> Any:
-        """Changes sets and lists in place, and lists by whatever can be gone through."""
+        """Rewrites ``+=`` and the like: sets and lists change in place, as in Python."""
         self.generic_visit(node)
         signs = (ast.Add, ast.Mult, ast.BitOr, ast.BitAnd, ast.BitXor, ast.Sub)
         if (
@@ -163,7 +163,7 @@ class _Forms(ast.NodeTransformer):
         return ast.Assign([node.target], _call("vqa_in_place", now, ast.BinOp(now, node.op, node.value)))
 
     def _end_search(self, node: ast.Call, name: str, generator: ast.expr) -> Any:
-        """Has a search through a generator expression end where it hits, as a function of its own."""
+        """Moves a search through a generator expression into a function that returns at the first hit."""
         self.generic_visit(generator)
         node.args[1:] = [self.visit(argument) for argument in node.args[1:]]
         if isinstance(generator, ast.Call):  # map or filter
@@ -245,7 +245,7 @@ class _Forms(ast.NodeTransformer):
             child = parent
 
     def visit_Attribute(self, node: ast.Attribute) -> Any:
-        """Has methods that are named and called later be functions."""
+        """Turns a method that is named here and called later into a function."""
         parent = self.parents[node]
         of_kind = isinstance(node.value, ast.Name) and node.value.id in _KIND_NAMES - self._bound
         self.generic_visit(node)
@@ -259,7 +259,7 @@ class _Forms(ast.NodeTransformer):
         return _call("vqa_method", node.value, ast.Constant(node.attr), called.value)
 
     def visit_Call(self, node: ast.Call) -> Any:
-        """Has ``sort`` call its key from here, and primitives take pictures that can be keys."""
+        """Rewrites ``sort`` with a key, and calls of primitives with pictures that may be keys."""
         keywords = {keyword.arg for keyword in node.keywords}
         match node.func:
             case ast.Attribute(whole, "sort") if "key" in keywords:
@@ -295,7 +295,7 @@ class _Forms(ast.NodeTransformer):
         return False
 
     def visit_Name(self, node: ast.Name) -> Any:
-        """Has a primitive that is not called here take such pictures too."""
+        """Wraps a primitive that is passed on, not called: it takes pictures that may be keys, too."""
         if node.id == "round" and "round" not in self._bound and not _is_called(node, self.parents[node]):
             self.needs.add("round")
         if node.id in self._primitives and not _is_called(node, self.parents[node]):

@@ -29,7 +29,7 @@ from pydantic_monty._binary import find_monty_binary
 from ..core.errors import SetupError
 from ..core.loop_thread import check_process
 from ..core.settings import Limits
-from ..sandbox import launcher
+from . import launcher
 from .error_mapping import bounded_line
 
 OVERHEAD = 512 << 20
@@ -39,11 +39,11 @@ _log = logging.getLogger(__name__)
 
 
 class _NoConfinementError(Exception):
-    """The second wall cannot be had; says why."""
+    """This system offers no second wall; the message says why."""
 
 
 class WorkerConfinement:
-    """What the workers of one pool are started through, and shut by.
+    """Starts the workers of one pool behind the second wall, and closes what they needed only to start.
 
     Args:
         memory_bytes: What a program may use.

@@ -70,7 +70,7 @@ class Offer:
         """``preamble(form, chat=...)`` is the text before the first example: instruction, constants, API reference."""
 
     def _complete(self, prompts: PromptSet) -> PromptSet:
-        """Returns a prompt set with the examples of added primitives, and without those that call what is lacking."""
+        """Returns a prompt set with the examples of added primitives, without examples that call a missing one."""
         examples: list[ProgramExample] = [
             example for primitive in self._added_primitives(prompts) for example in primitive.examples
         ]

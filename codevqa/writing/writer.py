@@ -88,7 +88,7 @@ class Writer:
 
     @cached_property
     def for_large_sets(self) -> Writer:
-        """The writer of programs about large sets; the same where its prompt set speaks of none."""
+        """The writer of programs about large sets; this writer where its prompt set has no examples of those."""
         prompts = self._offer.bare.get("set")
         return self._but(large=True) if prompts is not None and prompts.large_sets else self
 
@@ -217,7 +217,7 @@ class Writer:
     async def _write_program(
         self, request: GenerationRequest, known: Program, generate: Generate, tell: EventListener | None
     ) -> Program:
-        """Returns what the model makes of a prompt, as a program about the question of the one known."""
+        """Sends a prompt to the model, and returns its reply as a program about the question of ``known``."""
         continued = isinstance(request.prompt, str)
         with _Telling(tell, continued) as telling:
             completion = await generate(replace(request, on_text=telling) if tell is not None else request)
@@ -233,7 +233,7 @@ class Writer:
 
 
 class _Telling:
-    """Tells the program in a completion as it grows; once its block is left, nothing any more."""
+    """Reports the program in a completion while it grows. After the ``with`` block it reports nothing."""
 
     def __init__(self, tell: EventListener | None, continued: bool) -> None:
         self._tell = tell

@@ -38,9 +38,9 @@ FAMILIES: Mapping[str, frozenset[str]] = {
     "color": frozenset(_COLORS.split()),
     "size": frozenset(("small", "medium", "large")),
 }
-"""Attributes of which one excludes the others, for want of which a thing cannot be judged."""
+"""Attributes of which an object has one at most. Without any, a question about them cannot be judged."""
 BROAD = frozenset(_BROAD.split())
-"""Nouns for which an object may be meant that the graph calls by a narrower name."""
+"""Broad nouns: the graph may name the same object more narrowly."""
 
 _SPELLINGS = {"grey": "gray", "golden": "gold", "blonde": "blond", "big": "large", "little": "small", "wood": "wooden"}
 _PLURALS = {"men": "man", "women": "woman", "children": "child", "people": "person", "feet": "foot", "buses": "bus"}

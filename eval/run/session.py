@@ -124,7 +124,7 @@ class Session:
             loop.run(self._drive())
         finally:
             loop.close()
-            with suppress(SetupError):  # a disk that is full is told of already
+            with suppress(SetupError):  # a full disk was reported before
                 status = self.status
                 self.store.end_session(RunPace(status.examples - status.skipped, time.monotonic() - self.begun))
 
