@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import AsyncGenerator, Coroutine, Generator, Iterable, Mapping
-from contextlib import closing
+from collections.abc import Coroutine, Iterable, Mapping
+from concurrent.futures import Future
 from functools import partial
 from inspect import signature
 from types import TracebackType
@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any, Never, TypeVar, Unpack
 from ..batching.model_services import ModelServices
 from ..collections.collection import Pictures
 from ..core.answer import Answer
-from ..core.errors import CodeVQAError, InputError, SetupError
+from ..core.errors import SetupError
 from ..core.events import EventListener
 from ..core.loop_thread import LoopThread, check_process
 from ..core.settings import Settings
-from ..core.trace import Form, Method, Program, Trace
+from ..core.trace import Form, Program
 from ..models.protocols import Models, prompt_text
 from ..primitives.eyes import Eyesight
 from ..primitives.pnpvqa import PnPVQA
@@ -26,22 +26,11 @@ from ..primitives.visual import servable_names
 from ..sandbox.sandbox import Sandbox
 from ..sandbox.workers import Pools
 from ..writing.writer import Writer
-from .many import (
-    AnswerSlots,
-    Begin,
-    Progress,
-    QuestionLike,
-    as_request,
-    check,
-    follow_progress,
-    stream,
-    stream_async,
-    text_of,
-)
+from .many import AnswerSlots
 from .prepared_question import Engine, checked_question
 from .question_run import answer_request
-from .request import AskOptions, Errors, Request, RunOptions, ask_request, check_names, check_options, run_request
-from .sets import SetQuestions
+from .request import AskOptions, Request, RunOptions, ask_request, check_names, check_options, run_request
+from .sets import ManyQuestions
 from .watch import Watch
 
 if TYPE_CHECKING:
@@ -51,7 +40,7 @@ if TYPE_CHECKING:
 Result = TypeVar("Result")
 
 
-class CodeVQA(SetQuestions):
+class CodeVQA(ManyQuestions):
     """Answers questions about pictures by writing and running programs.
 
     Args:
@@ -215,69 +204,6 @@ class CodeVQA(SetQuestions):
         """
         return self._watch(ask_request(images, question, options))
 
-    def ask_many(
-        self,
-        questions: Iterable[QuestionLike],
-        *,
-        method: Method = "codevqa",
-        errors: Errors = "return",
-        progress: Progress = False,
-    ) -> list[Answer]:
-        """Answers many questions at once, sharing batches; the answers come in the order of the questions.
-
-        Args:
-            questions: each a :class:`Question`, or images and text as a pair.
-            method: for all of them.
-            errors: ``return`` gives a question that cannot be answered at all an answer with empty ``text`` and its
-                ``error`` set, so that one bad picture loses nothing; ``raise`` ends with the first of them.
-            progress: True shows a bar on standard error; or a function of how many are answered, and of how many.
-
-        Raises:
-            InputError: these are no questions.
-            CodeVQAError: with ``raise``, what a question failed of.
-        """
-        answer_of = {}
-        answers = self.ask_stream(questions, method=method, errors=errors)
-        with follow_progress(progress, questions) as one_more, closing(answers):
-            for place, answer in answers:
-                answer_of[place] = answer
-                one_more()
-        return [answer_of[place] for place in range(len(answer_of))]
-
-    def ask_stream(
-        self, questions: Iterable[QuestionLike], *, method: Method = "codevqa", errors: Errors = "return"
-    ) -> Generator[tuple[int, Answer]]:
-        """Answers many questions as :meth:`ask_many` does, and yields each answer when it is there.
-
-        Yields:
-            The question's place, from 0 on, and its answer. Questions are taken when there is room for them, so they
-            may come from a generator without end; leaving the loop ends what is under way.
-        """
-        check(questions, method, errors)
-        # One waits behind each that is answered, so that no worker does.
-        return stream(self._beginning(method, errors), questions, 2 * self.settings.workers)
-
-    def ask_stream_async(
-        self, questions: Iterable[QuestionLike], *, method: Method = "codevqa", errors: Errors = "return"
-    ) -> AsyncGenerator[tuple[int, Answer]]:
-        """Async twin of :meth:`ask_stream`."""
-        check(questions, method, errors)
-        return stream_async(self._beginning(method, errors), questions, 2 * self.settings.workers)
-
-    def _beginning(self, method: Method, errors: Errors) -> Begin:
-        async def one(text: str, request: Request | InputError) -> Answer:
-            async with self.engine.workers.free_for(request):
-                try:
-                    if isinstance(request, InputError):
-                        raise request
-                    return await answer_request(self.engine, request, errors=errors)
-                except CodeVQAError as error:
-                    if errors == "raise":
-                        raise
-                    return Answer(text, "", None, Trace(), method=method, error=error.record())
-
-        return lambda asked: self._loop.submit(one(text_of(asked), as_request(asked, method)))
-
     # -- programs of the user's --------------------------------------------------------------------------------------
 
     def run(
@@ -335,6 +261,10 @@ class CodeVQA(SetQuestions):
     def _wait(self, work: Coroutine[Any, Any, Result]) -> Result:
         """Returns what work gives that is done in the engine's thread."""
         return self._loop.run(work)
+
+    def _submit(self, work: Coroutine[Any, Any, Answer]) -> Future[Answer]:
+        """Begins work in the engine's thread."""
+        return self._loop.submit(work)
 
     async def _answer(self, request: Request) -> Answer:
         return await self._loop.wait(answer_request(self.engine, request))

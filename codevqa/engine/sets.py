@@ -1,10 +1,12 @@
-"""What is asked of many pictures at once: which of them, how they group, how sets compare; and their index."""
+"""What an engine is asked at once: many questions, or something about each of many pictures; and their index."""
 
 from __future__ import annotations
 
 import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Coroutine, Iterator, Sequence
+from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Iterable, Iterator, Sequence
+from concurrent.futures import Future
+from contextlib import closing
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar, Unpack
 
@@ -12,13 +14,14 @@ from ..batching.call_cache import Memory, Usage
 from ..collections.collection import Collection, Pictures, ProgressListener
 from ..core.answer import Answer
 from ..core.answer_words import DONT_KNOW
-from ..core.errors import InputError, ProgramError
+from ..core.errors import CodeVQAError, InputError, ProgramError
 from ..core.settings import Settings
-from ..core.trace import ImageRef, Program
+from ..core.trace import ImageRef, Method, Program, Trace
 from ..models.protocols import SimilarityRequest
+from .many import Begin, Progress, QuestionLike, as_request, check, follow_progress, stream, stream_async, text_of
 from .prepared_question import Engine, checked_question, keep_on_disk
 from .question_run import answer_request
-from .request import AskOptions, RunOptions, run_request
+from .request import AskOptions, Errors, Request, RunOptions, run_request
 
 Result = TypeVar("Result")
 
@@ -136,8 +139,8 @@ async def index_collection(engine: Engine, collection: Collection, progress: Pro
                 progress(start + len(chunk), len(pictures))
 
 
-class SetQuestions(ABC):
-    """What can be asked of many pictures, beside questions: which of them, how they group, how sets compare."""
+class ManyQuestions(ABC):
+    """What an engine is asked at once: many questions; which of many pictures, how they group, how sets compare."""
 
     engine: Engine
     settings: Settings
@@ -155,6 +158,73 @@ class SetQuestions(ABC):
     @abstractmethod
     def _wait(self, work: Coroutine[Any, Any, Result]) -> Result:
         """Returns what work gives that is done in the engine's thread."""
+
+    @abstractmethod
+    def _submit(self, work: Coroutine[Any, Any, Answer]) -> Future[Answer]:
+        """Begins work in the engine's thread."""
+
+    def ask_many(
+        self,
+        questions: Iterable[QuestionLike],
+        *,
+        method: Method = "codevqa",
+        errors: Errors = "return",
+        progress: Progress = False,
+    ) -> list[Answer]:
+        """Answers many questions at once, sharing batches; the answers come in the order of the questions.
+
+        Args:
+            questions: each a :class:`Question`, or images and text as a pair.
+            method: for all of them.
+            errors: ``return`` gives a question that cannot be answered at all an answer with empty ``text`` and its
+                ``error`` set, so that one bad picture loses nothing; ``raise`` ends with the first of them.
+            progress: True shows a bar on standard error; or a function of how many are answered, and of how many.
+
+        Raises:
+            InputError: these are no questions.
+            CodeVQAError: with ``raise``, what a question failed of.
+        """
+        answer_of = {}
+        answers = self.ask_stream(questions, method=method, errors=errors)
+        with follow_progress(progress, questions) as one_more, closing(answers):
+            for place, answer in answers:
+                answer_of[place] = answer
+                one_more()
+        return [answer_of[place] for place in range(len(answer_of))]
+
+    def ask_stream(
+        self, questions: Iterable[QuestionLike], *, method: Method = "codevqa", errors: Errors = "return"
+    ) -> Generator[tuple[int, Answer]]:
+        """Answers many questions as :meth:`ask_many` does, and yields each answer when it is there.
+
+        Yields:
+            The question's place, from 0 on, and its answer. Questions are taken when there is room for them, so they
+            may come from a generator without end; leaving the loop ends what is under way.
+        """
+        check(questions, method, errors)
+        # One waits behind each that is answered, so that no worker does.
+        return stream(self._beginning(method, errors), questions, 2 * self.settings.workers)
+
+    def ask_stream_async(
+        self, questions: Iterable[QuestionLike], *, method: Method = "codevqa", errors: Errors = "return"
+    ) -> AsyncGenerator[tuple[int, Answer]]:
+        """Async twin of :meth:`ask_stream`."""
+        check(questions, method, errors)
+        return stream_async(self._beginning(method, errors), questions, 2 * self.settings.workers)
+
+    def _beginning(self, method: Method, errors: Errors) -> Begin:
+        async def answer_question(text: str, request: Request | InputError) -> Answer:
+            async with self.engine.workers.free_for(request):
+                try:
+                    if isinstance(request, InputError):
+                        raise request
+                    return await answer_request(self.engine, request, errors=errors)
+                except CodeVQAError as error:
+                    if errors == "raise":
+                        raise
+                    return Answer(text, "", None, Trace(), method=method, error=error.record())
+
+        return lambda asked: self._submit(answer_question(text_of(asked), as_request(asked, method)))
 
     def select(self, images: Pictures, description: str, **options: Unpack[RunOptions]) -> Answer:
         """Picks the pictures that show something: runs ``answer = select(images, description)``.
