@@ -10,7 +10,7 @@ from ..core.question_kind import word_question
 from ..core.settings import WriterSettings
 from ..core.trace import Form
 from ..models.retrieval import Embed, ExampleIndex, Retriever
-from ..prompts import ProgramExample, PromptSet
+from ..prompts import ProgramExample
 from .offer import Offer
 from .prompt_forms import skeleton
 
@@ -36,10 +36,6 @@ class ExampleChoice:
         self._offer, self._retriever, self.settings, self.seed = offer, retriever, settings, seed
         self._indexes: dict[Form, ExampleIndex] = {}
 
-    def prompts_for(self, form: Form) -> PromptSet:
-        """Returns the prompt set that serves a form."""
-        return self._offer.prompts_for(form)
-
     def select(self, question: str, form: Form, shots: int | None = None, draft: int = 0) -> list[ProgramExample]:
         """Returns the in-context examples for a question, in the order they are shown.
 
@@ -52,7 +48,7 @@ class ExampleChoice:
         Raises:
             InputError: there are not so many.
         """
-        prompts = self.prompts_for(form)
+        prompts = self._offer.prompts_for(form)
         pool = self.bank(form)
         if shots is None:
             shots = min(prompts.shots if self.settings.shots is None else self.settings.shots, len(pool))
@@ -77,11 +73,11 @@ class ExampleChoice:
 
     def word(self, question: str, form: Form) -> str:
         """Returns a question as models are shown it."""
-        return word_question(question, self.settings.wording or self.prompts_for(form).wording, form)
+        return word_question(question, self.settings.wording or self._offer.prompts_for(form).wording, form)
 
     def bank(self, form: Form) -> list[ProgramExample]:
         """Returns all examples of a form."""
-        return [example for example in self.prompts_for(form).examples if example.form == form]
+        return [example for example in self._offer.prompts_for(form).examples if example.form == form]
 
     def _index(self, form: Form) -> ExampleIndex | None:
         """Returns what finds the nearest examples of a form; None where they are not chosen so."""
