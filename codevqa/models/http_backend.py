@@ -206,3 +206,22 @@ def _proxy(url: httpx2.URL) -> tuple[str, str]:
     variables = (f"{kind}_proxy", f"{kind}_proxy".upper())
     variable = next((name for name in variables if os.environ.get(name)), "the system's settings")
     return variable, address if "://" in address else f"http://{address}"
+
+
+def parse_address(address: str) -> httpx2.URL:
+    """Returns the address of a server.
+
+    Raises:
+        SetupError: it is none; it is not repeated, for it may hold a password.
+    """
+    try:
+        url = httpx2.URL(address)
+        url.host.encode("idna")  # as the system will
+        if url.scheme in ("http", "https") and url.host and (url.port or 80) < 1 << 16:
+            return url
+    except (httpx2.InvalidURL, ValueError):
+        pass
+    raise SetupError(
+        "The address of a model server must be like http://127.0.0.1:8000/v1.",
+        hint="Check OPENAI_BASE_URL, or base_url where that is set.",
+    )

@@ -20,7 +20,7 @@ import httpx2
 from ..core.errors import EngineClosedError, ModelError, SetupError
 from ..core.notices import notice
 from ..core.text import shown_address, visible
-from .http_backend import Exchange, transport
+from .http_backend import Exchange, parse_address, transport
 from .redaction import Redaction
 from .refusals import drop_refused, refused_by
 from .request_queue import ModelLock, cancellation_check
@@ -83,7 +83,7 @@ class OpenAIClient:
             )
         if not (key.isascii() and key.isprintable()):
             raise SetupError("The API key must be plain ASCII.", hint="Check api_key or OPENAI_API_KEY.")
-        url, names = _parse_address(address or _OPENAI), ("models", "completions", "chat/completions")
+        url, names = parse_address(address or _OPENAI), ("models", "completions", "chat/completions")
         self._urls = {name: url.copy_with(path=f"{url.path.rstrip('/')}/{name}") for name in names}
         self.name = model
         self.timeout = timeout
@@ -304,22 +304,3 @@ def _delay(failure: Failure, failures: int) -> float:
     """Seconds to wait: exponential with jitter, or what the server asks for."""
     backoff: float = min(_FIRST_DELAY_S * 2 ** (failures - 1), _LONGEST_DELAY_S) * random.uniform(0.75, 1.25)
     return max(failure.wait, backoff)
-
-
-def _parse_address(address: str) -> httpx2.URL:
-    """Returns the address of a server.
-
-    Raises:
-        SetupError: it is none; it is not repeated, for it may hold a password.
-    """
-    try:
-        url = httpx2.URL(address)
-        url.host.encode("idna")  # as the system will
-        if url.scheme in ("http", "https") and url.host and (url.port or 80) < 1 << 16:
-            return url
-    except (httpx2.InvalidURL, ValueError):
-        pass
-    raise SetupError(
-        "The address of a model server must be like http://127.0.0.1:8000/v1.",
-        hint="Check OPENAI_BASE_URL, or base_url where that is set.",
-    )

@@ -7,6 +7,7 @@ import builtins
 import threading
 import warnings
 from collections.abc import Collection, Iterator
+from itertools import chain
 from typing import Any
 
 from ..primitives.signature import CONSTANTS
@@ -141,3 +142,11 @@ def bound_names(tree: ast.AST) -> set[str]:
             case ast.ExceptHandler(name=str(name)) | ast.MatchAs(name=str(name)):
                 names.add(name)
     return names
+
+
+def parse_at(text: str, node: ast.AST) -> list[ast.stmt]:
+    """Returns statements that stand where a node stood."""
+    statements: list[ast.stmt] = syntax_tree(text).body
+    for part in chain.from_iterable(map(ast.walk, statements)):
+        ast.copy_location(part, node)
+    return statements

@@ -10,12 +10,11 @@ import ast
 import bisect
 import collections
 from dataclasses import dataclass
-from itertools import chain
 from typing import Any
 
 from ..core.errors import ProgramSyntaxError
 from ..primitives import PrimitiveSet
-from .program_tree import bound_names, compile_error, parse, part_places, syntax_tree
+from .program_tree import bound_names, compile_error, parse, parse_at, part_places, syntax_tree
 from .refusals import Parents, is_plain, is_plain_function, is_singular, is_text, refuse, refuse_forms
 from .stand_ins import STAND_INS
 
@@ -178,13 +177,13 @@ class _Forms(ast.NodeTransformer):
         self._searches += 1
         search = f"vqa_search{self._searches}"
         ends: dict[str, tuple[list[ast.stmt], str]] = {
-            "any": ([ast.If(value, _parse_at("return True", node), [])], "return False"),
-            "all": ([ast.If(value, _parse_at("pass", node), _parse_at("return False", node))], "return True"),
+            "any": ([ast.If(value, parse_at("return True", node), [])], "return False"),
+            "all": ([ast.If(value, parse_at("pass", node), parse_at("return False", node))], "return True"),
             "next": ([ast.Return(ast.List([value], ast.Load()))], "return []"),
             "sum": (
                 [
                     ast.Assign([ast.Name("vqa_value", ast.Store())], value),
-                    *_parse_at("0 + vqa_value\nvqa_values.append(vqa_value)", node),
+                    *parse_at("0 + vqa_value\nvqa_values.append(vqa_value)", node),
                 ],
                 "return vqa_values",
             ),
@@ -211,7 +210,7 @@ class _Forms(ast.NodeTransformer):
             text = text.replace("\n", f"\n {'nonlocal' if shared else 'global'} {', '.join(walrus)}\n", 1)
             if shared and not others.issuperset(walrus):
                 text = f"if False:\n {' = '.join(walrus)} = None\n{text}"
-        lines = _parse_at(text, node)
+        lines = parse_at(text, node)
         function_node = lines[-1]
         assert isinstance(function_node, ast.FunctionDef)
         function_node.body[-1:-1] = body
@@ -254,7 +253,7 @@ class _Forms(ast.NodeTransformer):
         if not (of_kind if _is_called(node, parent) else isinstance(parent, _CALLED_LATER)):
             return node
         self.needs.add("method")
-        (called,) = _parse_at(f"lambda o, /, *a, **k: o.{node.attr}(*a, **k)", node)
+        (called,) = parse_at(f"lambda o, /, *a, **k: o.{node.attr}(*a, **k)", node)
         assert isinstance(called, ast.Expr)
         return _call("vqa_method", node.value, ast.Constant(node.attr), called.value)
 
@@ -299,7 +298,7 @@ class _Forms(ast.NodeTransformer):
         if node.id == "round" and "round" not in self._bound and not _is_called(node, self.parents[node]):
             self.needs.add("round")
         if node.id in self._primitives and not _is_called(node, self.parents[node]):
-            (function,) = _parse_at(f"lambda *a, **k: vqa_in({node.id}(*vqa_out(a), **vqa_out(k)))", node)
+            (function,) = parse_at(f"lambda *a, **k: vqa_in({node.id}(*vqa_out(a), **vqa_out(k)))", node)
             return function.value if isinstance(function, ast.Expr) else node
         return node
 
@@ -317,11 +316,3 @@ def _out(expression: ast.expr) -> ast.expr:
     if isinstance(expression, ast.Starred):
         return ast.Starred(_out(expression.value), ast.Load())
     return expression if isinstance(expression, ast.Constant | ast.JoinedStr) else _call("vqa_out", expression)
-
-
-def _parse_at(text: str, node: ast.AST) -> list[ast.stmt]:
-    """Returns statements that stand where a node stood."""
-    statements: list[ast.stmt] = syntax_tree(text).body
-    for part in chain.from_iterable(map(ast.walk, statements)):
-        ast.copy_location(part, node)
-    return statements

@@ -19,9 +19,10 @@ from numpy.typing import NDArray
 
 from ...core.trace import Cost, Method
 from ..metrics.base import Figure, Metric
-from ..statistics import FEW_CLUSTERS, Interval, Paired, compare_scores, mean, risk
+from ..statistics import FEW_CLUSTERS, mean, risk
 from ..task import METHODS, PAIRS, Example, Row
-from .figures import Coverage, ErrorLine, GroupFigures, MethodCost, MethodSummary, Repeats, Selective, Summary, Used
+from .figures import Coverage, ErrorLine, MethodCost, MethodSummary, Repeats, Selective, Summary, Used
+from .slices import Slices, known_mean
 
 NOTHING = float("nan")
 SHARES = (0.2, 0.4, 0.6, 0.8, 1.0)
@@ -30,9 +31,6 @@ MARKS = (5, 25, 50, 75, 95)
 """Percentiles of the seconds that are told."""
 ANSWERS = 12
 """Gold answers of a table of confusions; the others are together."""
-SIZES = (1, 2, 4, 5, 10, 20, 50, 100)
-"""Numbers of pictures at which groups of sets end."""
-_NUMBERS = re.compile(r"(\d+)(-\d+| or more)?")
 _MARKS = re.compile(r"[\W_]+")
 
 
@@ -69,7 +67,7 @@ def summarize(pairs: Iterable[tuple[Example, Mapping[Method, Row]]], metric: Met
     n = len(examples)
     labels = [example.cluster or f"\0{place}" for place, example in enumerate(examples)]
     names, clusters = np.unique(labels, return_inverse=True)
-    slices = _Slices({}, clusters)
+    slices = Slices({}, clusters)
     for method in METHODS:
         if 0 in kept.get(method, ()):
             slices.scores[method] = np.full(n, np.nan)
@@ -143,7 +141,7 @@ def _primitive_figures(kept: Sequence[_Kept], clusters: NDArray[np.int64]) -> di
     figures = {}
     for name, count in sum((kept_row.calls for kept_row in kept), Counter[str]()).most_common():
         using = [kept_row for kept_row in kept if name in kept_row.calls]
-        accuracy = _known_mean([kept_row.score for kept_row in using], clusters[[kept_row.place for kept_row in using]])
+        accuracy = known_mean([kept_row.score for kept_row in using], clusters[[kept_row.place for kept_row in using]])
         figures[name] = Used(count, len(using), accuracy)
     return figures
 
@@ -159,11 +157,11 @@ def _method(
     own = [NOTHING if kept_row.row.fallback or kept_row.silent else kept_row.score for kept_row in kept]
     return MethodSummary(
         rows=len(kept),
-        accuracy=_known_mean([kept_row.score for kept_row in kept], mine),
+        accuracy=known_mean([kept_row.score for kept_row in kept], mine),
         fallback=mean([kept_row.row.fallback for kept_row in kept], clusters=mine),
         unanswered=sum(kept_row.silent for kept_row in kept),
-        own=_known_mean(own, mine),
-        plain=_known_mean([kept_row.plain for kept_row in kept], mine),
+        own=known_mean(own, mine),
+        plain=known_mean([kept_row.plain for kept_row in kept], mine),
         errors=_errors(kept),
         tokens=fmean(kept_row.row.tokens for kept_row in kept),
         corpus=corpus,
@@ -292,66 +290,3 @@ def _repeats(repeats: Sequence[Mapping[str, _Kept]], clusters: NDArray[np.int64]
     changed = [len({repeat[id].row.prediction for repeat in repeats}) > 1 for id in shared]
     share = mean(changed, clusters=clusters[[repeats[0][id].place for id in shared]])
     return Repeats(values, fmean(values), stdev(values), share, len(shared))
-
-
-class _Slices(NamedTuple):
-    """Figures of some of the examples."""
-
-    scores: dict[Method, NDArray[np.float64]]
-    """One score an example, NaN where there is none."""
-    clusters: NDArray[np.int64]
-
-    def breakdown(self, examples: Sequence[Example], pair: str | None) -> dict[str, tuple[GroupFigures, ...]]:
-        """Figures by key and value, with the difference of a pair: numbers in their order, other values the most
-        frequent first."""
-        keys: dict[str, dict[str, list[int]]] = {}
-        counts = {len(example.images) for example in examples}
-        # COVR's own groups tell each number up to five.
-        sized = len(counts) > 1 and (max(counts) > 5 or not any("images" in example.groups for example in examples))
-        for place, example in enumerate(examples):
-            size = {"pictures": _size_group(len(example.images))} if sized else {}
-            for key, value in {**example.groups, **size}.items():
-                keys.setdefault(key, {}).setdefault(value, []).append(place)
-        by_name: dict[str, tuple[GroupFigures, ...]] = {}
-        for key, values in keys.items():
-            numbers = {value: int(number[1]) for value in values if (number := _NUMBERS.fullmatch(value))}
-            counted = len(numbers) == len(values)
-            ordered = sorted(values.items(), key=lambda one: numbers[one[0]] if counted else -len(one[1]))
-            groups = (self._group(value, places, pair) for value, places in ordered)
-            by_name[key] = tuple(group for group in groups if group.n)
-        return by_name
-
-    def _group(self, value: str, places: Sequence[int], pair: str | None) -> GroupFigures:
-        group_scores = {method: scores[places] for method, scores in self.scores.items()}
-        n = int((~np.isnan(list(group_scores.values()))).any(axis=0).sum())
-        means = {method: _known_mean(scores, self.clusters[places]) for method, scores in group_scores.items()}
-        accuracy = {method: accuracy_mean for method, accuracy_mean in means.items() if accuracy_mean is not None}
-        paired = next((self.paired(first, two, places) for first, two in PAIRS if f"{first}-{two}" == pair), None)
-        return GroupFigures(value, n, accuracy, paired)
-
-    def paired(self, first: Method, two: Method, places: Sequence[int]) -> Paired | None:
-        """One method against another where both have a score; None where they never do."""
-        if not {first, two} <= self.scores.keys():
-            return None
-        ours, theirs = (self.scores[method][places] for method in (first, two))
-        both = ~(np.isnan(ours) | np.isnan(theirs))
-        if not both.any():
-            return None
-        return compare_scores(ours[both], theirs[both], clusters=self.clusters[places][both])
-
-
-def _size_group(pictures: int) -> str:
-    """Returns the group of a set: 1, 2, 3-4, 5, 6-10, ..."""
-    low = 1
-    for high in SIZES:
-        if pictures <= high:
-            return f"{low}-{high}" if low < high else f"{high}"
-        low = high + 1
-    return f"{low} or more"
-
-
-def _known_mean(scores: Sequence[float] | NDArray[np.float64], clusters: NDArray[np.int64]) -> Interval | None:
-    """Returns the mean without NaNs, None where nothing is left."""
-    values = np.asarray(scores, dtype=np.float64)
-    known = ~np.isnan(values)
-    return mean(values[known], clusters=clusters[known]) if known.any() else None
