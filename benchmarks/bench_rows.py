@@ -124,7 +124,7 @@ def noise_questions(folder: Path, count: int, seed: int) -> list[BenchQuestion]:
 def text_questions(count: int, seed: int) -> list[BenchQuestion]:
     """Returns questions of drawn GQA without their pictures."""
     from codevqa.mini.questions import sample_question
-    from codevqa.mini.world import sample_scene
+    from codevqa.mini.sampling import sample_scene
 
     chance, items = random.Random(seed), []
     for _ in range(count):

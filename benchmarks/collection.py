@@ -24,8 +24,9 @@ from codevqa import CodeVQA
 from codevqa.core.images import Picture, freeze_sources
 from codevqa.core.selection import MATCH, READ
 from codevqa.mini.phrases import with_article
+from codevqa.mini.sampling import sample_scene
 from codevqa.mini.truth import query_truth
-from codevqa.mini.world import draw_scene, sample_scene
+from codevqa.mini.world import draw_scene
 from codevqa.models.protocols import MatchRequest
 
 SEEDS = (101, 102, 103)

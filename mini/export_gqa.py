@@ -14,7 +14,8 @@ from typing import Any
 from .export_draw import Balance, ask_in_split, split_of_world, tries
 from .export_gqa_programs import NamedScene, Step, semantic
 from .questions import SceneQuestion
-from .world import sample_scene, save_scene
+from .sampling import sample_scene
+from .world import save_scene
 
 PER_IMAGE = 5
 TYPES = {

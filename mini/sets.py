@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Literal
 
-from .world import COLORS, HELD_OUT, Scene, Thing, sample_scene
+from .sampling import sample_scene
+from .world import COLORS, HELD_OUT, Scene, Thing
 
 
 def sample_set(

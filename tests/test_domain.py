@@ -23,7 +23,8 @@ from codevqa.core.images import load_pictures
 from codevqa.core.trace import ImageRef
 from codevqa.engine.prepared_question import answer_without_models
 from codevqa.engine.request import ask_request
-from codevqa.mini.world import draw_scene, sample_scene
+from codevqa.mini.sampling import sample_scene
+from codevqa.mini.world import draw_scene
 from codevqa.models.domain import Domain
 from codevqa.models.fakes import FakeCaptioner, FakeMatcher, ScriptedLM
 from codevqa.pages import trace_page

@@ -14,7 +14,8 @@ from codevqa.collections.collection import Collection
 from codevqa.core.errors import ModelError, ProgramRuntimeError, PromptTooLongError
 from codevqa.core.question_kind import joins
 from codevqa.engine.program_calls import DETAILED
-from codevqa.mini.world import draw_scene, sample_scene
+from codevqa.mini.sampling import sample_scene
+from codevqa.mini.world import draw_scene
 from codevqa.models.fakes import FakeCaptioner, FakeMatcher, ScriptedLM
 from codevqa.models.protocols import GenerationRequest
 

@@ -19,9 +19,10 @@ from codevqa.eval.datasets import open_dataset
 from codevqa.mini import export
 from codevqa.mini.export import write_datasets
 from codevqa.mini.questions import SceneQuestion, sample_question
+from codevqa.mini.sampling import sample_scene
 from codevqa.mini.sets import sample_set
 from codevqa.mini.truth import matching_scene, query_truth, run_program, true_position
-from codevqa.mini.world import CANVAS, COLORS, GAP, HELD_OUT, KINDS, RADII, Scene, Thing, draw_scene, sample_scene
+from codevqa.mini.world import CANVAS, COLORS, GAP, HELD_OUT, KINDS, RADII, Scene, Thing, draw_scene
 
 
 def scenes(count: int, **settings: object) -> list[Scene]:

@@ -19,7 +19,8 @@ from codevqa.core.images import load_picture
 from codevqa.eval.run.record import record_engine, record_parts, replay_engine
 from codevqa.eval.run.recorded_model import CallStore, RecordedModel
 from codevqa.mini.questions import sample_question
-from codevqa.mini.world import draw_scene, sample_scene
+from codevqa.mini.sampling import sample_scene
+from codevqa.mini.world import draw_scene
 from codevqa.models.fakes import FakeCaptioner, FakeDetector, FakeMatcher, ScriptedLM
 from codevqa.models.protocols import (
     Box,

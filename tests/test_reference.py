@@ -9,8 +9,9 @@ import torch
 
 from codevqa import Answer, CodeVQA, Question
 from codevqa.mini.questions import sample_question
+from codevqa.mini.sampling import sample_scene
 from codevqa.mini.sets import sample_set
-from codevqa.mini.world import draw_scene, sample_scene
+from codevqa.mini.world import draw_scene
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "benchmarks"))
 import reference

@@ -19,6 +19,7 @@ from codevqa.core.images import load_picture
 from codevqa.core.question_kind import word_question
 from codevqa.mini import truth
 from codevqa.mini.questions import TABLE, UNSEEN
+from codevqa.mini.sampling import sample_scene
 from codevqa.mini.training import language, language_tokenizer, vision_texts, vlm, vlm_data
 from codevqa.mini.training.captions import draw_captions, is_true, telling
 from codevqa.mini.training.language_data import (
@@ -36,7 +37,7 @@ from codevqa.mini.training.vision_model import Pair, export_pair, restore
 from codevqa.mini.training.vision_texts import draw_contrast, draw_query, keeps_out, matching, mentions, shows
 from codevqa.mini.training.vision_twins import twin
 from codevqa.mini.training.vision_words import text_ids
-from codevqa.mini.world import HELD_OUT, draw_scene, sample_scene
+from codevqa.mini.world import HELD_OUT, draw_scene
 from codevqa.models.blip.matcher import BlipMatcher
 from codevqa.models.protocols import MatchRequest
 from codevqa.primitives.reading import render_reading

@@ -33,8 +33,9 @@ from codevqa.core.images import load_picture
 from codevqa.eval.datasets.nlvr import BOXES
 from codevqa.mini.draw import mask
 from codevqa.mini.questions import NoQuestionError, sample_question
+from codevqa.mini.sampling import sample_scene
 from codevqa.mini.sets import sample_set
-from codevqa.mini.world import COLORS, KINDS, RGB, SIZES, draw_scene, pluralize, sample_scene
+from codevqa.mini.world import COLORS, KINDS, RGB, SIZES, draw_scene, pluralize
 from codevqa.models.domain import FILE, PICTURE, SHORT, Domain, features, words_in
 
 from .drawings import OTHER_KINDS

@@ -27,7 +27,8 @@ from codevqa.core.trace import Form
 from codevqa.eval.statistics import mean
 from codevqa.mini.phrases import Phrase
 from codevqa.mini.questions import SceneQuestion
-from codevqa.mini.world import CANVAS, HELD_OUT, Scene, Thing, draw_scene, sample_scene
+from codevqa.mini.sampling import sample_scene
+from codevqa.mini.world import CANVAS, HELD_OUT, Scene, Thing, draw_scene
 from codevqa.models.protocols import (
     Captioner,
     CaptionRequest,

@@ -17,8 +17,9 @@ from pathlib import Path
 from typing import Literal, TypeAlias
 
 from codevqa.mini.questions import UNSEEN, NoQuestionError, SceneQuestion, sample_question
+from codevqa.mini.sampling import sample_scene
 from codevqa.mini.sets import sample_set
-from codevqa.mini.world import Scene, sample_scene
+from codevqa.mini.world import Scene
 from codevqa.primitives.visual import VISUAL
 from codevqa.prompts import ProgramExample, load_prompt_set
 from codevqa.writing.prompt_forms import header, opening_line

@@ -14,7 +14,8 @@ from pathlib import Path
 from codevqa.core.text import sentence_case
 from codevqa.mini import truth
 from codevqa.mini.questions import SceneQuestion
-from codevqa.mini.world import COLORS, KINDS, Scene, Thing, sample_scene
+from codevqa.mini.sampling import sample_scene
+from codevqa.mini.world import COLORS, KINDS, Scene, Thing
 from codevqa.primitives.reading import INSTRUCTION, render_context
 
 from .captions import draw_captions, telling

@@ -11,7 +11,8 @@ import torch
 from torch.utils.data import IterableDataset, get_worker_info
 
 from codevqa.mini.phrases import Phrase
-from codevqa.mini.world import CANVAS, COLORS, KINDS, MOST_THINGS, SIZES, Scene, Thing, draw_scene, sample_scene
+from codevqa.mini.sampling import sample_scene
+from codevqa.mini.world import CANVAS, COLORS, KINDS, MOST_THINGS, SIZES, Scene, Thing, draw_scene
 
 from .captions import draw_captions
 from .vision_texts import draw_contrast, draw_query, in_question, matching

@@ -9,6 +9,7 @@ from __future__ import annotations
 import random
 from dataclasses import replace
 
+from codevqa.mini.sampling import is_apart
 from codevqa.mini.world import (
     BOX_COLORS,
     BOX_KINDS,
@@ -22,7 +23,6 @@ from codevqa.mini.world import (
     SCALE,
     Scene,
     Thing,
-    is_apart,
 )
 
 CHANGES = ("color", "kind", "count", "exchange")

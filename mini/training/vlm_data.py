@@ -27,8 +27,9 @@ except ImportError:  # a machine that only trains
 from codevqa.mini import truth
 from codevqa.mini.export_draw import ask_in_split, split_of_world
 from codevqa.mini.phrases import Phrase
+from codevqa.mini.sampling import sample_scene
 from codevqa.mini.sets import sample_set
-from codevqa.mini.world import CANVAS, COLORS, KINDS, SIZES, Scene, draw_scene, sample_scene
+from codevqa.mini.world import CANVAS, COLORS, KINDS, SIZES, Scene, draw_scene
 
 from .captions import draw_captions
 from .language_reading import queries
