@@ -168,7 +168,7 @@ class CallCache(Generic[Request, Result]):
             asks.
         memory: where finished calls are kept, unless the caller has one of its own (:attr:`Usage.memory`). May be
             shared by mergings whose keys differ.
-        company: knows who could still join a batch.
+        callers: knows who could still join a batch.
     """
 
     def __init__(

@@ -105,7 +105,7 @@ class Progress:
             value,
             question.request.method,
             seconds=time.perf_counter() - self.started,
-            models=dict(question.engine.model_names),
+            models=question.engine.model_names,
             tokens=usage.tokens,
             cost=Cost(
                 usage.seconds,

@@ -28,6 +28,17 @@ FIRST = 3
 worlds, no more are written."""
 LEAST = 2
 """Drafts that are written at least where the first is doubted."""
+STAGES = (8, 40, 400)
+"""Worlds in which it is looked for a sign that what a program asks matters; more while there is none. The first stage
+is for a program that is alone. Past :data:`WORLDS`, by turns, all pictures have one answer to a question, so that "all
+of twelve" holds, and fails; and each has one of its own."""
+CHANGES = 2
+"""Other answers that are tried in a world, in as many worlds as the first stage has, or an eighth of all. Each answer
+of the program has its turn, the rare ones first: there every condition counts."""
+TESTED = 24
+"""Calls of a program whose answers are changed at most. The others count as read."""
+Asked: TypeAlias = tuple[tuple[str, ...], frozenset[int]]
+"""What a call asks, and of which pictures."""
 
 
 async def write_best(
@@ -116,19 +127,6 @@ def judge_drafts(programs: Sequence[Program], trials: Sequence[Trial]) -> tuple[
 def _count_agreements(behaviour: Behaviour, other: Behaviour) -> int:
     """Returns in how many worlds two programs give the same answer."""
     return sum([a is not None and a == b for a, b in zip(behaviour, other, strict=True)])
-
-
-STAGES = (8, 40, 400)
-"""Worlds in which it is looked for a sign that what a program asks matters; more while there is none. The first stage
-is for a program that is alone. Past :data:`WORLDS`, by turns, all pictures have one answer to a question, so that "all
-of twelve" holds, and fails; and each has one of its own."""
-CHANGES = 2
-"""Other answers that are tried in a world, in as many worlds as the first stage has, or an eighth of all. Each answer
-of the program has its turn, the rare ones first: there every condition counts."""
-TESTED = 24
-"""Calls of a program whose answers are changed at most. The others count as read."""
-Asked: TypeAlias = tuple[tuple[str, ...], frozenset[int]]
-"""What a call asks, and of which pictures."""
 
 
 @dataclass(frozen=True)

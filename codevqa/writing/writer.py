@@ -13,7 +13,7 @@ from ..core.settings import WriterSettings
 from ..core.text import break_control_tokens, one_line
 from ..core.trace import Form, Program
 from ..models.protocols import Completion, GenerationRequest, LanguageModel, Message, chats, cheap, prompt_text
-from ..models.retrieval import Retriever
+from ..models.retrieval import Embed, Retriever
 from ..primitives.signature import Primitive
 from ..prompts import ProgramExample, PromptSet
 from .examples import ExampleChoice
@@ -77,10 +77,6 @@ class Writer:
         self.primitives = self._offer.primitives
         """All that programs may call, whichever of them a prompt set describes."""
         self.prompts = self._offer.prompts
-        self.prompts_for = self._offer.prompts_for
-        self.select = self._examples.select
-        self.sentences = self._examples.sentences
-        self.prepare = self._examples.prepare
 
     def with_extra(self, extra: Iterable[Primitive], serves: Collection[str] | None = None) -> Writer:
         """Returns a writer that also describes these primitives, over models that serve those built-in ones."""
@@ -107,6 +103,22 @@ class Writer:
         """The form of the prompts: the settings', or the one that suits the model."""
         suits: Literal["completion", "chat"] = "chat" if chats(self.language_model) else "completion"
         return suits if self.settings.form == "auto" else self.settings.form
+
+    def prompts_for(self, form: Form) -> PromptSet:
+        """Returns the prompt set that serves a form; see :meth:`.Offer.prompts_for`."""
+        return self._offer.prompts_for(form)
+
+    def select(self, question: str, form: Form, shots: int | None = None, draft: int = 0) -> list[ProgramExample]:
+        """Returns the in-context examples for a question; see :meth:`.ExampleChoice.select`."""
+        return self._examples.select(question, form, shots, draft)
+
+    def sentences(self, questions: Iterable[str], form: Form) -> list[str]:
+        """Returns what is embedded to choose the examples of questions."""
+        return self._examples.sentences(questions, form)
+
+    async def prepare(self, question: str, form: Form, embed: Embed) -> None:
+        """Embeds a question together with others; see :meth:`.ExampleChoice.prepare`."""
+        await self._examples.prepare(question, form, embed)
 
     def preamble(self, form: Form) -> str:
         """Returns the text before the first example: instruction, constants and API reference."""

@@ -58,7 +58,7 @@ def record_parts(
         writer: its language model and retriever are recorded.
         models: recorded too.
         settings: every number of the method.
-        made: by role (``writer``, ``reader``, ``matcher``, ``captioner``, ``detector``, ``eyes``, ``retriever``), what
+        parts: by role (``writer``, ``reader``, ``matcher``, ``captioner``, ``detector``, ``eyes``, ``retriever``), what
             besides its name decides what a model answers, such as a temperature: plain JSON-ready data. It is stored,
             so it must hold no secret.
 

@@ -1,7 +1,7 @@
 """Scenes that differ from another by one change, and crowds of like things to count.
 
 A near-twin is what contrast learns most from: a picture of which a phrase is false though all but one of its things are
-there. Everything here can be drawn, unlike what :func:`.vision_texts.mutated` makes for texts alone.
+there. Everything here can be drawn, unlike what :func:`.vision_texts.wrong` makes for texts alone.
 """
 
 from __future__ import annotations
