@@ -161,14 +161,21 @@ def listening() -> tuple[list[int], list[str]]:
     return [process.pid for process in below if "Agent" not in "".join(process.cmdline())], sorted(addresses)
 
 
-def gone(processes: list[int]) -> bool:
-    """Whether all these end, soon."""
+def runs(pid: int) -> bool:
+    """Whether a process is there and no zombie. It may end while it is asked."""
     import psutil
 
+    try:
+        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+
+
+def gone(processes: list[int]) -> bool:
+    """Whether all these end, soon."""
     deadline = time.monotonic() + 90
     while time.monotonic() < deadline:
-        alive = [pid for pid in processes if psutil.pid_exists(pid)]
-        if all(psutil.Process(pid).status() == psutil.STATUS_ZOMBIE for pid in alive):
+        if not any(runs(pid) for pid in processes):
             return True
         time.sleep(0.1)
     return False
