@@ -19,10 +19,12 @@ if TYPE_CHECKING:
     from .core.answer import Answer
     from .core.errors import CodeVQAError
     from .core.settings import Limits, QuerySettings, Settings, WriterSettings
+    from .core.table import Column, Table
     from .core.trace import Call, Evidence, Program, Trace
     from .engine.codevqa import CodeVQA
     from .engine.many import Question
     from .engine.sets import Groups
+    from .engine.tables import Budget
     from .engine.watch import Watch
     from .models.protocols import Models
     from .primitives import Image, primitive
@@ -32,10 +34,12 @@ __version__ = "0.1.0"
 
 _HOMES = {
     "Answer": "core.answer",
+    "Budget": "engine.tables",
     "Call": "core.trace",
     "CodeVQA": "engine.codevqa",
     "CodeVQAError": "core.errors",
     "Collection": "collections.collection",
+    "Column": "core.table",
     "Evidence": "core.trace",
     "Groups": "engine.sets",
     "Image": "primitives",
@@ -46,6 +50,7 @@ _HOMES = {
     "QuerySettings": "core.settings",
     "Question": "engine.many",
     "Settings": "core.settings",
+    "Table": "core.table",
     "Trace": "core.trace",
     "Watch": "engine.watch",
     "Writer": "writing.writer",
@@ -55,10 +60,12 @@ _HOMES = {
 
 __all__ = [
     "Answer",
+    "Budget",
     "Call",
     "CodeVQA",
     "CodeVQAError",
     "Collection",
+    "Column",
     "Evidence",
     "Groups",
     "Image",
@@ -69,6 +76,7 @@ __all__ = [
     "QuerySettings",
     "Question",
     "Settings",
+    "Table",
     "Trace",
     "Watch",
     "Writer",

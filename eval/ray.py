@@ -204,7 +204,7 @@ class ActorPool:
 
     def _shares(self, do: Callable[[CodeVQA, Collection], Any], collection: Collection) -> list[Any]:
         """Returns what each engine makes of its share of a collection; None where there is nothing left for it."""
-        count = len(collection)  # it is opened here first, so that the actors find it in the catalogue
+        count = len(collection)  # it is opened here first, so that the actors need not read its files
         arguments = {"sources": collection.sources, "recursive": collection.recursive, "index": collection.index}
         asked = [
             actor.share.remote(do, arguments, place, len(self._actors)) for place, actor in enumerate(self._actors)

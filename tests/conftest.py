@@ -6,21 +6,24 @@ writes into its cache.
 
 from __future__ import annotations
 
+import atexit
 import os
-import tempfile
-
-os.environ.setdefault("OMP_NUM_THREADS", "1")  # read when torch is imported, so before anything imports it
-os.environ.setdefault("HF_HUB_OFFLINE", "1")
-os.environ.setdefault("HF_ASSETS_CACHE", f"{tempfile.gettempdir()}/codevqa-tests")
-os.environ.setdefault("TYPER_USE_RICH", "0")  # read when typer is imported, which others do as well
-
+import shutil
 import signal
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # read when torch is imported, so before anything imports it
+os.environ.setdefault("HF_HUB_OFFLINE", "1")
+os.environ.setdefault("HF_ASSETS_CACHE", f"{tempfile.gettempdir()}/codevqa-tests")
+os.environ["XDG_CACHE_HOME"] = tempfile.mkdtemp(prefix="codevqa-tests-")  # nothing is remembered from before
+atexit.register(shutil.rmtree, os.environ["XDG_CACHE_HOME"], ignore_errors=True)
+os.environ.setdefault("TYPER_USE_RICH", "0")  # read when typer is imported, which others do as well
 
 if TYPE_CHECKING:
     from browser_kit import Visitor

@@ -19,6 +19,7 @@ from tiny import noise_picture, write_blip
 from tiny_detector import write_clip
 
 from codevqa.collections.collection import Collection, StoredPicture
+from codevqa.collections.disk_memory import FEATURES, memory_at
 from codevqa.core.errors import ModelNotFoundError, SetupError
 from codevqa.models import feature_store
 from codevqa.models.blip import BlipMatcher
@@ -161,7 +162,9 @@ def pictures(tmp_path: Path) -> tuple[StoredPicture, ...]:
 
 
 def files(pictures: tuple[StoredPicture, ...]) -> list[Path]:
-    return sorted(pictures[0].feature_folder.glob("*/*.safetensors"), key=lambda request: request.stat().st_size)
+    return sorted(
+        (pictures[0].memory.folder / FEATURES).glob("*/*.safetensors"), key=lambda request: request.stat().st_size
+    )
 
 
 def margins(folder: str, pictures: Any, **options: Any) -> tuple[list[float], list[float], int]:
@@ -236,18 +239,20 @@ def test_a_full_disk_costs_one_warning(
         first, again = margins(folder, pictures), margins(folder, pictures)
     assert whole[2] == 0 and first == again and first[2] == 5
     assert len(caplog.records) == 1 and "No space left" in caplog.text
-    assert not list(pictures[0].feature_folder.glob("*/*"))
+    assert not list((pictures[0].memory.folder / FEATURES).glob("*/*"))
 
 
 def test_half_precision_survives_and_processes_add_to_one_another(tmp_path: Path) -> None:
-    place = tmp_path / "codevqa-features" / "a"
     features = {str(number): torch.randn(3, 4).to(torch.bfloat16) for number in range(4)}
-    first, other = FeatureStore(place), FeatureStore(place)
+    memory = memory_at(tmp_path)
+    first, other = FeatureStore(memory, "a"), FeatureStore(memory, "a")
     first.add({key: features[key] for key in "01"})
     other.add({key: features[key] for key in "123"})
     first.save()
     other.save()
-    read = FeatureStore(place).read("0123x")
+    read = FeatureStore(memory, "a").read("0123x")
+    held = [key for file in (tmp_path / FEATURES).glob("*/*") for key in load_file(file)]
+    assert sorted(held) == sorted(features), "each once"
     assert read.keys() == features.keys() and all(torch.equal(read[key], features[key]) for key in features)
     assert {features.dtype for features in read.values()} == {torch.bfloat16}
 

@@ -3,8 +3,8 @@
 import io
 import logging
 import os
-import re
 import signal
+import sqlite3
 import subprocess
 import sys
 import time
@@ -19,8 +19,9 @@ from data_files import drawn, png
 from engine_kit import engine
 from PIL import Image
 
-from codevqa.collections.catalogue import Catalogue
+from codevqa.collections import disk_memory
 from codevqa.collections.collection import Collection, LeftOut, StoredPicture
+from codevqa.collections.disk_memory import FILE, memory_at
 from codevqa.collections.picture_files import PictureFile, recent
 from codevqa.core.errors import ImageError, InputError
 from codevqa.engine.many import Question, as_request
@@ -193,7 +194,7 @@ def test_equal_pictures_all_count_and_are_looked_at_once(tmp_path: Path, open_: 
         return 2.5
 
     assert [first.measure("n", score), second.measure("n", score), len(looked)] == [2.5, 2.5, 1]
-    first.keep_notes()
+    first.memory.save()
     assert [each.measure("n", score) for each in open_().open()] == [2.5, 2.5] and len(looked) == 1
 
 
@@ -235,36 +236,96 @@ def test_a_failing_disk_is_tried_again(tmp_path: Path, open_: Any, monkeypatch: 
     assert len(open_()) == 2
 
 
-@pytest.mark.parametrize("how", ["file", "folder", "malformed", "columns"])
+@pytest.mark.parametrize("how", ["file", "folder", "pipe", "text", "truncated", "values"])
 def test_an_index_that_cannot_be_used_costs_one_warning_at_most_and_no_answer(
     how: str, tmp_path: Path, open_: Any, caplog: pytest.LogCaptureFixture, loads: list[str]
 ) -> None:
     fill(tmp_path / "photos", 200)
-    catalogue = tmp_path / "index" / "codevqa.jsonl"
+    file = tmp_path / "index" / FILE
     if how == "file":
         (tmp_path / "index").write_text("in the way")
     elif how == "folder":
-        catalogue.mkdir(parents=True)
+        file.mkdir(parents=True)
+    elif how == "pipe":
+        file.parent.mkdir()
+        os.mkfifo(file)
     else:
         open_().open()
-        content = catalogue.read_bytes()
-        half = content.replace(b"[", b"\xee[") if how == "malformed" else re.sub(rb"(?m)^\[.*?, ", b"[", content)
-        catalogue.write_bytes(half + b'\n[1]\n{}\n[[], 1, 2, [3, 4], 5, {}]\nnull\n["')
+        memory_at(tmp_path / "index").close()
+        if how == "values":  # by hand
+            with sqlite3.connect(file) as db:
+                db.execute("UPDATE files SET key = 'x'")
+            db.close()
+        else:
+            file.write_bytes(b"[1]" if how == "text" else file.read_bytes()[:9000])
+            for log in file.parent.glob("*.sqlite-*"):
+                log.unlink()
+        forget_memories()
     loads.clear()
     with caplog.at_level(logging.WARNING):
         assert len(open_()) == len(loads) == 200
-    kept = how in ("malformed", "columns")
-    assert len(caplog.records) == (not kept)
+    kept = how in ("text", "truncated", "values")
+    assert len(caplog.records) == (how != "values")
+    forget_memories()
     assert len(open_()) == 200 and len(loads) == (200 if kept else 400)
 
 
-def test_an_index_is_deleted_and_nothing_beside_it(tmp_path: Path, loads: list[str]) -> None:
+def forget_memories() -> None:
+    """As a new process knows none."""
+    disk_memory._memories.clear()
+
+
+def test_collections_share_what_was_learnt_of_a_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, loads: list[str]
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    photos = fill(tmp_path / "photos", 3)
+    fill(photos / "b", 1)
+    assert len(Collection(photos, recursive=True)) == 4 == len(loads)
+    assert len(Collection(photos / "b")) == len(Collection([photos / "000.png"])) == 1 and len(loads) == 4
+    Collection(photos / "b").drop_index()
+    assert len(Collection(photos)) == 3 and len(loads) == 4
+    assert len(Collection(photos / "b")) == 1 and len(loads) == 5
+
+
+def test_a_zip_file_that_was_replaced_is_read_anew(tmp_path: Path, open_: Any) -> None:
+    def pack(name: str, color: str) -> Path:
+        with zipfile.ZipFile(tmp_path / name, "w") as packed:
+            packed.writestr("a.bmp", bmp(color))
+        return tmp_path / name
+
+    photos = pack("photos.zip", "red")
+    before = photos.stat()
+    (red,) = open_(photos).open()
+    assert red.pixels.getpixel((0, 0)) == (255, 0, 0)
+    pack("other.zip", "blue").replace(photos)
+    os.utime(photos, ns=(before.st_atime_ns, before.st_mtime_ns))
+    (blue,) = open_(photos).open()
+    assert photos.stat().st_size == before.st_size
+    assert blue.pixels.getpixel((0, 0)) == (0, 0, 255) and blue.key != red.key
+
+
+@pytest.mark.parametrize("what", ["pipe", "device"])
+def test_what_is_no_file_is_no_zip_file(what: str, tmp_path: Path, open_: Any) -> None:
+    name = tmp_path / "photos.zip"
+    os.mkfifo(name) if what == "pipe" else name.symlink_to("/dev/zero")
+    with pytest.raises(InputError, match=r"Cannot read .*photos\.zip: It is not a regular file\.") as caught:
+        open_(name).open()
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("linked", [False, True])
+def test_an_index_is_deleted_and_nothing_beside_it(linked: bool, tmp_path: Path, loads: list[str]) -> None:
     photos = fill(tmp_path / "photos", 2)
     (photos / "features").mkdir()
     opened = Collection(photos, index=photos)
-    opened.open()[0].feature_folder.mkdir()
+    opened.open()
+    if linked:  # to a larger disk
+        (tmp_path / "disk").mkdir()
+        (photos / disk_memory.FEATURES).symlink_to(tmp_path / "disk")
     opened.drop_index()
-    assert sorted(path.name for path in photos.iterdir()) == ["000.png", "001.png", "features"]
+    left = [disk_memory.FEATURES] if linked else []
+    assert sorted(path.name for path in photos.iterdir()) == ["000.png", "001.png", *left, "features"]
     assert len(Collection(photos, index=photos)) == 2 and len(loads) == 4
 
 
@@ -281,7 +342,10 @@ def test_killed_at_any_time_it_goes_on_and_counts_nothing_twice(tmp_path: Path, 
     command = [sys.executable, "-c", _OPENS, str(photos), str(tmp_path / "index")]
 
     def kept() -> int:
-        return len(Catalogue(tmp_path / "index" / "codevqa.jsonl").read())
+        if not (tmp_path / "index" / FILE).exists():
+            return 0
+        forget_memories()
+        return len(memory_at(tmp_path / "index").places_below([str(photos)]))
 
     with subprocess.Popen(command, cwd=HERE.parent, stdout=subprocess.DEVNULL) as process:
         while process.poll() is None and kept() == 0:

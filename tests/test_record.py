@@ -14,10 +14,10 @@ from openai_kit import Reply, Serve, completion, failure
 from PIL import Image as PILImage
 
 from codevqa import Answer, CodeVQA, Models, QuerySettings, Question, Settings, Writer, WriterSettings
+from codevqa.collections.disk_memory import CALLS, DiskMemory
 from codevqa.core.errors import ModelError, ReplayMissError, SetupError
 from codevqa.core.images import load_picture
 from codevqa.eval.run.record import record_engine, record_parts, replay_engine
-from codevqa.eval.run.recorded_model import CallStore, RecordedModel
 from codevqa.mini.questions import sample_question
 from codevqa.mini.sampling import sample_scene
 from codevqa.mini.world import draw_scene
@@ -32,6 +32,7 @@ from codevqa.models.protocols import (
     Message,
     SimilarityRequest,
 )
+from codevqa.models.recorded import RecordedModel
 from codevqa.presets.assembly import prompt_sets
 from codevqa.presets.configuration import configure
 from codevqa.presets.presets import preset
@@ -43,8 +44,8 @@ ABOUT: dict[str, Any] = {"name": "m", "model": "m", "grid": 6, "settings": {}}
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Iterator[CallStore]:
-    store = CallStore(tmp_path)
+def store(tmp_path: Path) -> Iterator[DiskMemory]:
+    store = DiskMemory(tmp_path / CALLS)
     yield store
     store.close()
 
@@ -177,7 +178,7 @@ def test_a_run_does_not_go_on_with_another_model(tmp_path: Path) -> None:
         recording(tmp_path, *parts(matcher=FakeMatcher(7)))
 
 
-def test_results_come_back_to_the_bit(store: CallStore) -> None:
+def test_results_come_back_to_the_bit(store: DiskMemory) -> None:
     relevance = np.random.default_rng(0).random((6, 6)).astype(np.float32)
     relevance[0, :3] = np.nan, -0.0, 1e-42
     relevance = np.asfortranarray(relevance)
@@ -207,7 +208,7 @@ TEXTS: list[dict[str, Any]] = [{"prompt": "q"}, {"prompt": (Message("user", "p")
     ("kind", "base", "changes"),
     [("caption", CAPTION, CAPTIONS), ("generate", TEXT, TEXTS)],
 )
-def test_the_key_holds_all_that_matters(store: CallStore, kind: str, base: Any, changes: list[dict[str, Any]]) -> None:
+def test_the_key_holds_all_that_matters(store: DiskMemory, kind: str, base: Any, changes: list[dict[str, Any]]) -> None:
     model = FakeCaptioner("a") if kind == "caption" else ScriptedLM("a")
     getattr(RecordedModel(store, ABOUT, model), kind)([base])
     replay = getattr(RecordedModel(store, {**ABOUT, "name": "/elsewhere/m", "grid": 3}), kind)

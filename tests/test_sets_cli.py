@@ -58,7 +58,9 @@ def test_what_the_models_do_not_know_is_neither_selected_nor_grouped(photos: Pat
     assert done.returncode == 1 and not done.stdout and "don't know 'zebra'" in done.stderr
     done = codevqa("group", "photos", "-q", "What color is the zebra?", "--csv", "rows.csv")
     assert done.stdout.startswith("I don't know") and "don't know 'zebra'" in done.stderr
-    assert {row[1] for row in csv.reader(Path("rows.csv").read_text().splitlines())} == {"answer", "I don't know"}
+    rows = list(csv.DictReader(Path("rows.csv").read_text().splitlines()))
+    assert len(rows) == 4 and {row["answer"] for row in rows} == {""}
+    assert all("don't know 'zebra'" in row["answer_wrong"] for row in rows)
 
 
 def test_ask_counts_a_folder_and_lists_the_pictures_behind_it(photos: Path, codevqa: CommandLine) -> None:
@@ -164,7 +166,8 @@ def test_group_tells_each_answer_with_its_pictures(photos: Path, tmp_path: Path,
         ["yes", "1", "photos/garden.png"],
     ]
     rows = list(csv.reader((tmp_path / "all.csv").read_text().splitlines()))
-    assert rows[0] == ["picture", "answer"] and ["photos/garden.png", "yes"] in rows and len(rows) == 5
+    assert rows[0] == ["filepath", "answer", "answer_chance", "answer_wrong"] and len(rows) == 5
+    assert [str(tmp_path / "photos" / "garden.png"), "yes"] in [row[:2] for row in rows]
 
 
 def test_compare_runs_one_program_on_each_folder(photos: Path, tmp_path: Path, codevqa: CommandLine) -> None:

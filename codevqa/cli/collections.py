@@ -74,7 +74,11 @@ def expand_paths(words: Sequence[str], listed: str | None = None) -> list[str]:
 
 
 def _read_list(name: str) -> list[str]:
-    """Returns the paths of a list: one a line, or with NUL between them."""
+    """Returns the paths of a list: one a line, or with NUL between them, or a table of another tool's."""
+    from ..collections.picture_lists import is_table, read_picture_list
+
+    if name != STDIN and is_table(name):
+        return list(read_picture_list(Path(name)).paths)
     try:
         if name == STDIN:
             data = sys.stdin.buffer.read(LARGEST)
@@ -180,13 +184,13 @@ def carry_out(
             if not agreed and pace.done and (pace.done >= TRIED or seconds > PATIENT):
                 agreed, times = True, pace.total / pace.done
                 if seconds * times >= LONG:
-                    _agree(
+                    agree(
                         f"{seconds * times / 60:,.0f} minutes for {pace.total:,} pictures, {calls * times:,.0f} calls"
                     )
     return future.result()
 
 
-def _agree(amount: str) -> None:
+def agree(amount: str) -> None:
     """Asks whether to go on.
 
     Raises:

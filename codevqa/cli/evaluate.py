@@ -33,11 +33,25 @@ if TYPE_CHECKING:
 
 def evaluate(
     dataset: Annotated[
-        str, Argument(metavar="DATASET", help="gqa, covr, nlvr2, nlvr, vqav2, okvqa, vhs, or questions.jsonl.")
+        str,
+        Argument(
+            metavar="DATASET", help="gqa, covr, nlvr2, nlvr, vqav2, okvqa, vhs, questions.jsonl, or hf://OWNER/NAME."
+        ),
     ],
     out: Annotated[Path, Option(help="Folder of the run.")],
     data: Annotated[str | None, Option(help="Folder of the data set, or hf://OWNER/NAME for its tables.")] = None,
-    split: Annotated[str | None, Option(help="Default: the split that papers report.")] = None,
+    split: Annotated[
+        str | None, Option(help="Default: the split that papers report; of hf://OWNER/NAME, test.")
+    ] = None,
+    image: Annotated[
+        str | None, Option(metavar="COLUMN", help="hf://OWNER/NAME: the pictures.", show_default="image or images")
+    ] = None,
+    question: Annotated[
+        str | None, Option(metavar="COLUMN", help="hf://OWNER/NAME: the questions.", show_default="question")
+    ] = None,
+    answer: Annotated[
+        str | None, Option(metavar="COLUMN", help="hf://OWNER/NAME: the answers.", show_default="answer or answers")
+    ] = None,
     method: Annotated[
         str,
         Option(
@@ -78,7 +92,8 @@ def evaluate(
 
     Saves every finished question. --resume continues an interrupted run, with the same settings.
     """
-    from ..eval.datasets import open_dataset
+    from ..eval.datasets import HubColumns, open_dataset
+    from ..eval.datasets.hub import SCHEME
     from ..eval.datasets.loader import sample as draw
     from ..eval.metrics import metric_for
     from ..eval.run.choices import engine_for, methods_for
@@ -91,7 +106,10 @@ def evaluate(
     needs("--record", record, "--engine local", where == "local")
     if included and where == "ray":
         raise InputError("--include does not go with --engine ray.", hint="Install your parts as a package.")
-    opened = open_dataset(dataset, data, split, permutations=permutations, group_by=group_by or ())
+    for option, column in {"--image": image, "--question": question, "--answer": answer}.items():
+        needs(option, column, "hf://OWNER/NAME", dataset.startswith(SCHEME))
+    columns = HubColumns(image, question, answer)
+    opened = open_dataset(dataset, data, split, permutations=permutations, group_by=group_by or (), columns=columns)
     if sample is not None:
         opened = draw(opened, sample, sample_seed or 0)
     choice = choice.but(seed=seed, workers=workers)

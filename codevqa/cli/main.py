@@ -1,7 +1,8 @@
 """``codevqa``: the commands, and errors as one clear line.
 
 Exit status: 0 answered; 1 something failed (a program, a model); 2 what was asked
-cannot be done (a picture, a name, the command line itself); 130 interrupted.
+cannot be done (a picture, a name, the command line itself); 130 interrupted. Of
+``check`` 1 and 2 are verdicts, and 3 is all that cannot be done.
 """
 
 from __future__ import annotations
@@ -22,23 +23,27 @@ import typer.core
 
 from ..core.errors import CodeVQAError, InputError, SetupError
 from .ask import ask, prompt, run
+from .check import CANNOT, check
 from .demo import demo
 from .evaluate import evaluate, reproduce
 from .models import config, convert, download, models
 from .options import choosing
-from .runs import diff, export, merge, mini_data, report
+from .runs import diff, export, merge, mini_data, report, runs
 from .sets import compare, group, index, select
+from .tables import table
 from .terminal import warn
 
 TASKS: Mapping[str, tuple[Callable[..., None], ...]] = {
-    "Ask": (ask, select, group, compare, index, demo),
+    "Ask": (ask, table, check, select, group, compare, index, demo),
     "Look inside": (run, prompt, config),
     "Models and data": (models, download, convert, mini_data),
-    "Evaluate": (evaluate, reproduce, report, diff, merge, export),
+    "Evaluate": (evaluate, reproduce, report, diff, runs, merge, export),
 }
 """The commands, as the help groups them."""
 EXAMPLES: Mapping[Callable[..., None], str] = {
     ask: 'codevqa ask photo.jpg -q "What color is the car?"',
+    table: 'codevqa table photos/ --ask "dogs: How many dogs are there?" --ask "night: Is it night?" --out photos.csv',
+    check: "codevqa check rules.toml photos/ --page check.html --junit check.xml",
     select: 'codevqa select photos/ "a red car at night" --copy-to found',
     group: 'codevqa group photos/ -q "What season is it?" --csv seasons.csv',
     compare: 'codevqa compare 2023/ 2024/ -q "How many pictures show snow?"',
@@ -130,10 +135,10 @@ def main() -> None:
     except typer.TyperException as error:
         context = getattr(error, "ctx", None)
         warn(f"{error.format_message()} See {context.command_path if context else 'codevqa'} --help.")
-        sys.exit(2)
+        sys.exit(CANNOT if sys.argv[1:2] == ["check"] else 2)
     except CodeVQAError as error:
         warn(str(error))
-        sys.exit(2 if isinstance(error, InputError | SetupError) else 1)
+        sys.exit(CANNOT if sys.argv[1:2] == ["check"] else 2 if isinstance(error, InputError | SetupError) else 1)
     except BrokenPipeError:
         # The reader of our output has gone; the rest of it has nowhere to go.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -56,6 +56,9 @@ Sets = Annotated[
     list[str] | None,
     Option("--set", metavar="NAME=VALUE", help="Set one value that 'codevqa config' lists; repeatable."),
 ]
+Fresh = Annotated[
+    bool | None, Option("--fresh", help="Ask model servers anew what they answered before; else it is looked up.")
+]
 Include = Annotated[
     list[Path] | None, Option(metavar="FILE.py", help="Import your own primitives, models, data sets; repeatable.")
 ]
@@ -67,7 +70,8 @@ Pictures = Annotated[list[str] | None, Argument(metavar="PICTURES...", help="Fol
 QuestionOption = Annotated[str, Option("--question", "-q", help="The question.")]
 Recursive = Annotated[bool, Option("--recursive", help="Look into folders within folders.")]
 From = Annotated[
-    str | None, Option("--from", metavar="FILE", help="A list of pictures: one path a line, or with NUL between them.")
+    str | None,
+    Option("--from", metavar="FILE", help="A list of pictures: a path a line, or a .csv, .jsonl or COCO's .json."),
 ]
 All = Annotated[bool, Option("--all", help="List all pictures behind the answer, not the first 20.")]
 Yes = Annotated[bool, Option("--yes", help="Go on where it takes more than ten minutes.")]
@@ -94,6 +98,7 @@ _CHOOSING: Mapping[str, Any] = {
     "form": PromptForm,
     "programs": Programs,
     "agree": Agree,
+    "fresh": Fresh,
     "sets": Sets,
     "include": Include,
 }
@@ -106,6 +111,7 @@ _SETS: Mapping[str, tuple[str, ...]] = {
     "selection": ("writer.selection",),
     "seed": ("seed",),
     "workers": ("workers",),
+    "fresh": ("fresh",),
     "exact": ("sets.exact",),
     "seconds": ("sets.seconds",),
 }

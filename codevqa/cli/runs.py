@@ -1,4 +1,4 @@
-"""What is done around evaluations: ``codevqa mini-data``, ``merge``, ``export``, ``report`` and ``diff``."""
+"""What is done around evaluations: ``codevqa mini-data``, ``merge``, ``export``, ``report``, ``diff`` and ``runs``."""
 
 from __future__ import annotations
 
@@ -115,3 +115,65 @@ def diff(
         print(encoder.dumps(asdict(comparison), ensure_ascii=False))
     else:
         print("\n".join(map(visible, describe_difference(comparison))))
+
+
+DEPTHS = ("run.sqlite", "*/run.sqlite", "*/*/run.sqlite", "*/*/*/run.sqlite")
+"""Where runs are looked for in a folder."""
+
+
+def runs(
+    folders: Annotated[list[Path] | None, Argument(metavar="FOLDER...", help="Where to look. Default: here.")] = None,
+    json: Json = False,
+) -> None:
+    """List runs, and the questions of tables, with their dates, models and figures."""
+    from ..collections.disk_memory import memory_at, user_place
+
+    files = sorted({file for folder in folders or [Path()] for depth in DEPTHS for file in folder.glob(depth)})
+    records = [_run_record(file.parent) for file in files]
+    memory = memory_at(user_place())
+    tables = [
+        {"question": question, "model": model, "at": at, "pictures": count}
+        for question, model, at, count in memory.questions()
+    ]
+    if json:
+        print(encoder.dumps({"runs": records, "tables": tables}, ensure_ascii=False))
+        return
+    for record in records:
+        print(visible(_run_line(record)))
+    for table in tables:
+        print(visible(f"{table['at']}  table  {table['pictures']:,} pictures  {table['question']}  ({table['model']})"))
+    if not records and not tables:
+        warn("No runs here, and no tables.")
+
+
+def _run_record(folder: Path) -> dict[str, object]:
+    """Returns what a run says of itself; of one that cannot be read, why."""
+    from ..core.errors import CodeVQAError
+    from ..eval.report.reading import summary_of
+    from ..eval.run.store import Store
+
+    try:
+        with Store.open(folder) as store:
+            info, summary = store.info, summary_of(store)
+    except CodeVQAError as error:
+        return {"run": str(folder), "error": str(error)}
+    figures = {method: getattr(of.accuracy, "value", None) for method, of in summary.methods.items()}
+    return {
+        "run": str(folder),
+        "at": info.started,
+        "data": f"{info.data_name} {info.split}",
+        "questions": summary.examples,
+        "preset": info.preset,
+        "models": dict(info.models),
+        "accuracy": figures,
+    }
+
+
+def _run_line(record: dict[str, object]) -> str:
+    if "error" in record:
+        return f"{record['run']}: {record['error']}"
+    models, figures = record["models"], record["accuracy"]
+    assert isinstance(models, dict) and isinstance(figures, dict)
+    shown = ", ".join(f"{method} {100 * value:.1f} %" for method, value in figures.items() if value is not None)
+    names = ", ".join(dict.fromkeys(map(str, models.values())))
+    return f"{record['at']}  {record['run']}  {record['data']}, {record['questions']:,} questions  {shown}  ({names})"

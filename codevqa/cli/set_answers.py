@@ -5,12 +5,13 @@ from __future__ import annotations
 import json as encoder
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
-from ..collections.collection import Collection, StoredPicture
+from ..collections.collection import Collection, picture_file, picture_path
 from ..core.answer import Answer
+from ..core.answer_rows import rows_of
 from ..core.selection import Pick, Selection
+from ..core.table import Column, Row
 from ..core.text import visible
 from ..core.trace import ImageRef
 
@@ -18,13 +19,6 @@ SHOWN = 20
 """Pictures that are listed unless all are wanted."""
 UNSURE = 5
 """Pictures to check that are named."""
-
-
-def path_of(picture: StoredPicture) -> str:
-    """Returns where a picture lies, from the working folder if it is in there; in a zip file, with its name in it."""
-    path = picture.path
-    here = path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
-    return f"{here}/{picture.member}" if picture.member else str(here)
 
 
 @dataclass(frozen=True)
@@ -37,7 +31,11 @@ class SetAnswer:
 
     def path(self, image: ImageRef) -> str:
         """Returns where a picture of the answer lies."""
-        return path_of(self.collection.open()[image.index - 1])
+        return picture_path(self.collection.open()[image.index - 1])
+
+    def rows(self, column: Column, of: str = "") -> list[Row]:
+        """Returns what it says of each picture, as rows of a table; ``of`` names its set."""
+        return rows_of(self.answer, column, [picture_file(picture) for picture in self.collection], of)
 
     def count_text(self, selection: Selection) -> str:
         """Returns how many were selected: with their range, or until when."""
@@ -68,7 +66,7 @@ class SetAnswer:
 
     def to_dict(self, *, evidence: bool = False) -> dict[str, Any]:
         """Returns the answer as plain data, with its pictures and selections."""
-        pictures = {str(number): path_of(picture) for number, picture in enumerate(self.collection, 1)}
+        pictures = {str(number): picture_path(picture) for number, picture in enumerate(self.collection, 1)}
         selections = [self._plain(selection) for selection in self.selections]
         return {**self.answer.to_dict(evidence=evidence), "pictures": pictures, "selections": selections}
 

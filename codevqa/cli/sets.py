@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv as tables
 import os
 import sys
 import zipfile
@@ -15,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated
 from typer import Argument, Exit, Option
 
 from ..core.errors import InputError, ProgramError
+from ..core.question_kind import question_kind
 from .options import (
     Chosen,
     From,
@@ -29,6 +29,7 @@ from .options import (
     Yes,
     check_ray,
 )
+from .tables import Out, check_out, save_rows
 from .terminal import check_choice, open_engine, print_warnings, warn
 
 if TYPE_CHECKING:
@@ -39,6 +40,9 @@ if TYPE_CHECKING:
     from ..eval.ray import ActorPool
     from .set_answers import SetAnswer
 
+NAMED = 5
+"""Pictures that could not be read that are named; the others are counted."""
+
 
 def select(
     pictures: Annotated[list[str], Argument(metavar="PICTURES... DESCRIPTION", help="Where to look, and for what.")],
@@ -48,6 +52,7 @@ def select(
     listed: From = None,
     limit: Annotated[int | None, Option(min=1, help="Pictures at most.")] = None,
     copy_to: Annotated[Path | None, Option(metavar="DIR", help="Copy them there. No file is overwritten.")] = None,
+    out: Out = None,
     print0: Annotated[bool, Option("--print0", help="End each path with NUL, for xargs -0.")] = False,
     exact: Annotated[
         bool | None, Option("--exact/--fast", help="Look closely at all pictures, or only at those that may match.")
@@ -70,14 +75,16 @@ def select(
         raise InputError("--print0 does not go with --json.", hint="Give one of them.")
     if not words and listed is None:
         raise InputError("There are no pictures, or no description.", hint='Such as: select photos/ "a red car"')
+    check_out(out)
     if copy_to is not None and os.path.lexists(copy_to) and not copy_to.is_dir():
         raise InputError(f"{copy_to} is no folder for copies.", hint="Give --copy-to another.")
     choice = choice.but(exact=exact, seconds=seconds)
     settings = choice.configure().settings
     if exact is False and settings.sets.rule_out <= -1:
         warn("--fast does nothing until a threshold is set: --set sets.rule_out=NUMBER.")
+    from ..collections.collection import picture_path
     from .collections import carry_out, expand_paths, open_collection
-    from .set_answers import SetAnswer, path_of, print_lines, to_json
+    from .set_answers import SetAnswer, print_lines, to_json
 
     choice.check_question(description)
     collection = open_collection(expand_paths(words, listed), recursive, quiet)
@@ -94,12 +101,13 @@ def select(
     print_warnings(set_answer.answer)
     if copy_to is not None:
         _copy(picked, copy_to)
+    save_rows(out, "selected", description, "yes_no", set_answer.rows)
     if json:
         print(to_json(set_answer.to_dict()))
     elif print0:
-        sys.stdout.buffer.write(b"".join(os.fsencode(path_of(picture)) + b"\0" for picture in picked))
+        sys.stdout.buffer.write(b"".join(os.fsencode(picture_path(picture)) + b"\0" for picture in picked))
     else:
-        print_lines(map(path_of, picked))
+        print_lines(map(picture_path, picked))
     raise Exit(_report_selection(set_answer, quiet))
 
 
@@ -109,6 +117,10 @@ def _report_selection(selected: SetAnswer, quiet: bool) -> int:
     for part in selected.selections:
         if not quiet or failed is not None or part.left:
             warn(selected.count_text(part))
+        if part.unread:
+            names = ", ".join(map(selected.path, part.unread[:NAMED]))
+            more = f" and {len(part.unread) - NAMED:,} more" if len(part.unread) > NAMED else ""
+            warn(f"{len(part.unread):,} could not be read, and may be either: {names}{more}")
     if failed is not None:
         warn(failed.message)
     return int(failed is not None or selected.answer.declined)
@@ -141,16 +153,16 @@ def group(
     choice: Chosen,
     recursive: Recursive = False,
     listed: From = None,
-    csv: Annotated[Path | None, Option(metavar="FILE", help="Write the answer about each picture.")] = None,
+    out: Out = None,
     yes: Yes = False,
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:
     """Ask each picture one question, and group them by the answer."""
-    if csv is not None and not csv.parent.is_dir():
-        raise InputError(f"There is no folder {str(csv.parent)!r}.", hint="Make it, or give another.")
+    check_out(out)
+    from ..collections.collection import picture_path
     from .collections import carry_out, expand_paths, open_collection
-    from .set_answers import path_of, print_lines, to_json
+    from .set_answers import SetAnswer, print_lines, to_json
 
     choice.check_question(question)
     collection = open_collection(expand_paths(pictures or (), listed), recursive, quiet)
@@ -159,12 +171,9 @@ def group(
         groups = carry_out(vqa, [collection], do, yes=yes, quiet=quiet)
     print_warnings(groups.answer)
     stored = collection.open()
-    rows = [(row.answer, [path_of(stored[picture.index - 1]) for picture in row.pictures]) for row in groups]
-    if csv is not None:
-        with csv.open("w", encoding="utf-8", errors="surrogateescape", newline="") as file:
-            tables.writer(file).writerows(
-                [("picture", "answer"), *((picture, answer_text) for answer_text, of in rows for picture in of)]
-            )
+    rows = [(row.answer, [picture_path(stored[picture.index - 1]) for picture in row.pictures]) for row in groups]
+    whole = SetAnswer(groups.answer, collection, ())
+    save_rows(out, "answer", question, question_kind(question).kind, whole.rows)
     if json:
         records = [{"answer": text, "count": len(of), "pictures": of} for text, of in rows]
         print(to_json({"question": question, "groups": records}))
@@ -179,11 +188,13 @@ def compare(
     *,
     choice: Chosen,
     recursive: Recursive = False,
+    out: Out = None,
     yes: Yes = False,
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:
     """Ask several folders one question, with one program for all of them."""
+    check_out(out)
     if len(pictures) < 2:
         raise InputError("One folder cannot be compared.", hint="Give two or more.")
     from .collections import carry_out, expand_paths, open_collection
@@ -199,6 +210,15 @@ def compare(
         for answer, pictures_of_set in zip(answers, sets, strict=True)
     ]
     print_warnings(answers[0])
+    save_rows(
+        out,
+        "answer",
+        question,
+        "open",
+        lambda column: [
+            row for word, answer in zip(pictures, set_answers, strict=True) for row in answer.rows(column, word)
+        ],
+    )
     if json:
         records = [
             {"pictures_of": word, **set_answer.to_dict()}
@@ -248,7 +268,8 @@ def index(
             pace = Pace()
             with pace.show(quiet):
                 vqa.index(collection, pace.tell)
-    size = sum(file.stat().st_size for file in collection.index.rglob("*") if file.is_file())
+    pictures_kept = collection.open()
+    size = pictures_kept[0].memory.feature_bytes([picture.key for picture in pictures_kept])
     print(f"{pace.done:,} pictures, {pace.rate:.1f}/s: {size / 1e6:,.1f} MB in {collection.index}")
 
 

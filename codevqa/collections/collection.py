@@ -7,14 +7,10 @@ with CodeVQA.from_preset() as vqa:
 from __future__ import annotations
 
 import copy
-import hashlib
-import json
 import os
-import shutil
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from itertools import islice
 from pathlib import Path
 from typing import TypeAlias
@@ -23,7 +19,7 @@ from PIL import Image as PILImage
 
 from ..core.errors import ImageError, InputError
 from ..core.images import FrozenSource, ImageSource, Picture, freeze_sources, shown_path
-from .catalogue import Catalogue, Known
+from .disk_memory import DiskMemory, Known, memory_at, user_place
 from .picture_files import LeftOut, PictureFile, Search, Source, decode_once
 
 __all__ = [
@@ -34,12 +30,12 @@ __all__ = [
     "ProgressListener",
     "StoredPicture",
     "freeze_pictures",
+    "picture_file",
+    "picture_path",
 ]
 
 MAX_COLLECTION = 20_000
 """Most pictures of one collection."""
-_CATALOGUE, _FEATURE_FOLDER = "codevqa.jsonl", "codevqa-features"
-"""What an index folder holds. A user may have chosen a folder that holds other things, too."""
 
 ProgressListener: TypeAlias = Callable[[int, int], object]
 """Told how many files were looked at, of how many."""
@@ -52,25 +48,15 @@ class StoredPicture(Picture):
     """Its file, or the zip file that it is in."""
     member: str
     """Its name in the zip file; empty for a file."""
-    feature_folder: Path
-    """Folder in which models may keep what they made of it."""
+    memory: DiskMemory
+    """What is remembered of it on disk."""
     _file: PictureFile
     _known: Known
-    _catalogue: Catalogue
     _notes: dict[str, float]
 
-    def __init__(
-        self, file: PictureFile, known: Known, index: Path, catalogue: Catalogue, notes: dict[str, float]
-    ) -> None:
+    def __init__(self, file: PictureFile, known: Known, memory: DiskMemory, notes: dict[str, float]) -> None:
         fields = {"key": known.key, "name": file.name, "path": Path(file.path), "member": file.member}
-        own = {
-            "feature_folder": index / _FEATURE_FOLDER,
-            "_file": file,
-            "_known": known,
-            "_catalogue": catalogue,
-            "_notes": notes,
-        }
-        for name, value in {**fields, **own}.items():
+        for name, value in {**fields, "memory": memory, "_file": file, "_known": known, "_notes": notes}.items():
             object.__setattr__(self, name, value)
 
     @property
@@ -102,7 +88,7 @@ class StoredPicture(Picture):
             object.__setattr__(self, "_known", self._known._replace(stamp=stamp))  # the same picture: read once
 
     def measure(self, name: str, compute: Callable[[PILImage.Image], float]) -> float:
-        """Returns a number that depends on the pixels alone, from the catalogue where it is known.
+        """Returns a number that depends on the pixels alone, from the memory on disk where it is known.
 
         Raises:
             ImageError: as :attr:`pixels`.
@@ -110,12 +96,8 @@ class StoredPicture(Picture):
         notes = self._notes
         if name not in notes:
             notes[name] = compute(self.pixels)
-            self._catalogue.add(self._file.place, self._known._replace(notes=notes))
+            self.memory.add_note(self.key, name, notes[name])
         return notes[name]
-
-    def keep_notes(self) -> None:
-        """Writes to disk what was noted about the pictures of its collection."""
-        self._catalogue.save()
 
     def _load(self) -> PILImage.Image:
         picture = self._file.load()
@@ -132,10 +114,10 @@ class Collection:
             whose names end as pictures' do (:data:`~.picture_files.ENDINGS`), in the order of their names, before those
             of its folders. Hidden files are no part of it.
         recursive: whether folders within folders are looked into. A folder that links lead to twice is one.
-        index: folder to keep what is learnt of the pictures. None uses one of the user's cache, which belongs to these
-            sources by their real paths. Pictures of equal content share what is kept. For each picture and each network
-            that sees it that is 200 kB with ``mini``, and 1.2 MB with BLIP-large on a GPU. What was kept of pictures
-            that are gone stays until :meth:`drop_index`.
+        index: folder to keep what is learnt of the pictures. None uses that of the user's cache, which all collections
+            share. Pictures of equal content share what is kept. For each picture and each network that sees it that is
+            200 kB with ``mini``, and 1.2 MB with BLIP-large on a GPU. What was kept of pictures that are gone stays
+            until :meth:`drop_index`.
 
     What cannot be read is left out, and told in :attr:`left_out`. Files of equal content are pictures of their own, and
     looked at once.
@@ -155,7 +137,7 @@ class Collection:
             raise InputError("A collection is made of paths.", hint="Give a folder, a zip file or a list of files.")
         self.sources: list[Source] = list(paths)
         self.recursive = recursive
-        self.index = Path(index) if index is not None else _index_of(self.sources)
+        self.index = Path(index) if index is not None else user_place()
         """Folder of what is kept about it; that may be deleted at any time."""
         self.left_out: tuple[LeftOut, ...] = ()
         """What could not be read, once it is opened."""
@@ -178,22 +160,20 @@ class Collection:
         files = list(islice(search.files(self.sources), MAX_COLLECTION + 1))
         if len(files) > MAX_COLLECTION:
             raise InputError(f"{self._label} has more than {MAX_COLLECTION:,} pictures.", hint="Give a part of them.")
-        catalogue = Catalogue(self.index / _CATALOGUE)
-        known = catalogue.read()
+        memory = memory_at(self.index)
+        known = memory.known_files([file.place for file in files])
         pictures, left_out = [], search.left_out
-        notes: dict[str, dict[str, float]] = {}
+        notes: dict[str, dict[str, float]] = memory.notes(list({entry.key for entry in known.values() if entry.key}))
         try:
-            for count, (file, entry) in enumerate(_looked_at(files, known, catalogue), 1):
+            for count, (file, entry) in enumerate(_looked_at(files, known, memory), 1):
                 if entry.key:
-                    noted = notes.setdefault(entry.key, {})
-                    noted.update(entry.notes)
-                    pictures.append(StoredPicture(file, entry, self.index, catalogue, noted))
+                    pictures.append(StoredPicture(file, entry, memory, notes.setdefault(entry.key, {})))
                 else:
                     left_out.append(LeftOut(file.name, entry.wrong))
                 if tell is not None:
                     tell(count, len(files))
         finally:
-            catalogue.save()
+            memory.save()
         self.left_out = tuple(left_out)
         if not pictures:
             why = f" {left_out[0].name}: {left_out[0].why}" if left_out else ""
@@ -212,13 +192,12 @@ class Collection:
         """Deletes what is kept about it, and nothing else that its folder may hold.
 
         Raises:
-            OSError: it cannot be deleted.
+            SetupError, OSError: it cannot be deleted.
         """
-        (self.index / _CATALOGUE).unlink(missing_ok=True)
-        if (self.index / _FEATURE_FOLDER).exists():
-            shutil.rmtree(self.index / _FEATURE_FOLDER)
-        with suppress(OSError):  # it is not empty, or not there
-            self.index.rmdir()
+        memory = memory_at(self.index)
+        places = memory.places_below([str(Path(os.fsdecode(source)).absolute()) for source in self.sources])
+        memory.forget(places, [known.key for known in memory.known_files(places).values() if known.key])
+        memory.drop_if_empty()
 
     def __len__(self) -> int:
         return len(self.open())
@@ -236,6 +215,22 @@ class Collection:
         return first if len(self.sources) < 2 else f"{first} and {len(self.sources) - 1:,} more"
 
 
+def picture_path(picture: Picture) -> str:
+    """Returns where a picture lies, from the working folder if it is in there; in a zip file, with its name in it."""
+    if not isinstance(picture, StoredPicture):
+        return picture.name
+    path = picture.path
+    here = path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
+    return f"{here}/{picture.member}" if picture.member else str(here)
+
+
+def picture_file(picture: Picture) -> str:
+    """Returns where a picture lies, from the root on; in a zip file, with its name in it. Others have their names."""
+    if not isinstance(picture, StoredPicture):
+        return picture.name
+    return f"{picture.path}/{picture.member}" if picture.member else str(picture.path)
+
+
 Pictures: TypeAlias = "ImageSource | Sequence[ImageSource] | Collection"
 """What a question is asked about."""
 
@@ -250,19 +245,17 @@ def freeze_pictures(pictures: Pictures) -> tuple[FrozenSource, ...]:
 
 
 def _looked_at(
-    files: Sequence[PictureFile], known: dict[str, Known], catalogue: Catalogue
+    files: Sequence[PictureFile], known: dict[str, Known], memory: DiskMemory
 ) -> Iterator[tuple[PictureFile, Known]]:
     """Yields what is known of each file, in order, reading in threads what is new or changed."""
     threads = ThreadPoolExecutor(min(16, os.cpu_count() or 1), thread_name_prefix="codevqa-collection")
     try:
-        yield from zip(
-            files, threads.map(lambda file: _look(file, known.get(file.place), catalogue), files), strict=True
-        )
+        yield from zip(files, threads.map(lambda file: _look(file, known.get(file.place), memory), files), strict=True)
     finally:
         threads.shutdown(cancel_futures=True)  # an interrupt does not wait for the files that are left
 
 
-def _look(file: PictureFile, old: Known | None, catalogue: Catalogue) -> Known:
+def _look(file: PictureFile, old: Known | None, memory: DiskMemory) -> Known:
     try:
         stamp = file.stamp()
         if old is not None and old.stamp == stamp:
@@ -277,16 +270,10 @@ def _look(file: PictureFile, old: Known | None, catalogue: Catalogue) -> Known:
     else:
         decode_once(picture.key, lambda: picture.pixels)
         known = Known(stamp, picture.key, picture.size)
-    catalogue.add(file.place, known)
+    memory.add_file(file.place, known)
     return known
 
 
 def _has_folders(source: Source) -> bool:
     place = Path(os.fsdecode(source))
     return place.is_dir() and any(entry.is_dir() for entry in place.iterdir())
-
-
-def _index_of(sources: Sequence[Source]) -> Path:
-    places = sorted(os.path.realpath(os.fsdecode(source)) for source in sources)
-    name = hashlib.sha256(json.dumps(places).encode()).hexdigest()[:16]
-    return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "codevqa" / "index" / name

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import threading
@@ -47,7 +48,7 @@ class PictureFile:
 
     @property
     def place(self) -> str:
-        """What the catalogue calls it; a path that is no text stays apart from all others."""
+        """What the memory on disk calls it; a path that is no text stays apart from all others."""
         return json.dumps([self.path, self.member])
 
     def stamp(self) -> str:
@@ -56,8 +57,7 @@ class PictureFile:
         Raises:
             OSError: it is gone.
         """
-        status = Path(self.path).stat()
-        return f"{status.st_mtime_ns} {status.st_ctime_ns} {status.st_size} {status.st_ino}"
+        return _stamp(self.path)
 
     def load(self) -> Picture:
         """Reads it.
@@ -153,14 +153,22 @@ def _ending(name: str) -> str:
     return f".{name.rpartition('.')[2].lower()}"
 
 
-def _archive_key(path: str) -> tuple[str, int, int]:
+def _stamp(path: str) -> str:
+    """Returns what changes with a file, and with the right to read it."""
     status = Path(path).stat()
-    return path, status.st_mtime_ns, status.st_size
+    return f"{status.st_mtime_ns} {status.st_ctime_ns} {status.st_size} {status.st_ino}"
 
 
-@cached(LRUCache(4), key=_archive_key, lock=threading.Lock())
+@cached(LRUCache(4), key=lambda path: (path, _stamp(path)), lock=threading.Lock())
 def archive(path: str) -> zipfile.ZipFile:
-    """Returns a zip file that stays open: to read the names in a large one takes seconds."""
+    """Returns a zip file that stays open: to read the names in a large one takes seconds.
+
+    Raises:
+        OSError: it is gone, cannot be read, or is no file: a pipe would wait for its writer.
+        zipfile.BadZipFile: it is damaged, or no zip file.
+    """
+    if not Path(path).is_file():
+        raise OSError(errno.EINVAL, "It is not a regular file", path)
     return zipfile.ZipFile(path)
 
 

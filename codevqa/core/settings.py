@@ -267,6 +267,8 @@ class Settings(_Table):
     remember: _From0 = 64 << 20
     """Bytes of finished model calls that are kept, to answer the same call again; 0 keeps none. Calls that are equal
     and under way at the same time are always made once."""
+    fresh: bool = False
+    """Whether model servers, and tables, are asked anew what they answered before. Else it is looked up on disk."""
     ahead: bool = True
     """Whether calls that a program is certain to make, such as one for each image of a set, are begun when it starts.
     Answers, traces and errors stay the same; only the time differs."""

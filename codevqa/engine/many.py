@@ -41,6 +41,8 @@ Begin: TypeAlias = Callable[[Any], "Future[Answer]"]
 
 def as_request(asked: object, method: Method) -> Request | InputError:
     """Returns what is wanted, or why this is no question. Call it in the user's thread, which copies the pictures."""
+    if isinstance(asked, Request):
+        return asked
     if isinstance(asked, tuple) and len(asked) == 2 and isinstance(asked[1], str):
         asked = Question(*asked)
     if not isinstance(asked, Question):
@@ -53,6 +55,8 @@ def as_request(asked: object, method: Method) -> Request | InputError:
 
 def text_of(asked: object) -> str:
     """Returns the text of what may be a question, for an answer that says why it is none."""
+    if isinstance(asked, Request):
+        return asked.question
     return str(asked[1] if isinstance(asked, tuple) and len(asked) == 2 else getattr(asked, "text", ""))
 
 

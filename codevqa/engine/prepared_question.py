@@ -188,7 +188,7 @@ async def prepare(engine: Engine, request: Request) -> PreparedQuestion:
         words = "" if is_own_program(request) else question  # the program of a user need not follow the question
         warnings = await domain_warnings(engine.models.domain, engine.services, pictures, words, settings)
     seed = settings.seed if request.seed is None else request.seed
-    witness = settings.sets.witness and len(pictures) > settings.sets.large
+    witness = settings.sets.witness and (request.many or len(pictures) > settings.sets.large)
     pnpvqa = engine.pnpvqa
     if witness or seed != settings.seed:
         pnpvqa = pnpvqa.with_seed(seed, witness=witness)
@@ -289,7 +289,7 @@ def keep_on_disk(models: Models, images: Sequence[object]) -> Iterator[None]:
     finally:
         stored = next((image for image in images if isinstance(image, StoredPicture)), None)
         if stored is not None:
-            stored.keep_notes()
+            stored.memory.save()
             for model in vars(models).values():
                 if hasattr(model, "keep_features"):
                     model.keep_features()

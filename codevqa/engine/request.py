@@ -62,6 +62,8 @@ class Request:
     corrections: Corrections = field(default_factory=dict)
     program: Program | None = None
     """A program to run; None has one written."""
+    many: bool = False
+    """Whether its picture is one of many that are asked the same: then :attr:`.SetSettings.witness` holds for it."""
     own: bool = True
     """Whether it is the user's own program, which is run whatever the models know."""
 

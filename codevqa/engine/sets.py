@@ -8,20 +8,27 @@ from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Iter
 from concurrent.futures import Future
 from contextlib import closing
 from dataclasses import dataclass, replace
-from typing import Any, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, TypeVar, Unpack
 
 from ..batching.call_cache import Memory, Usage
-from ..collections.collection import Collection, Pictures, ProgressListener
+from ..collections.collection import Collection, Pictures, ProgressListener, picture_file
 from ..core.answer import Answer
 from ..core.answer_words import DONT_KNOW
 from ..core.errors import CodeVQAError, InputError, ProgramError
 from ..core.settings import Settings
+from ..core.table import Table
 from ..core.trace import ImageRef, Method, Program, Trace
 from ..models.protocols import SimilarityRequest
+from ..presets.identity import identity_of
 from .many import Begin, Progress, QuestionLike, as_request, check, follow_progress, stream, stream_async, text_of
 from .prepared_question import Engine, checked_question, keep_on_disk
 from .question_run import answer_request
 from .request import AskOptions, Errors, Request, RunOptions, run_request
+from .tables import NO_BUDGET, Budget, Questions, TableRun, parse_questions
+from .tables import Progress as TableProgress
+
+if TYPE_CHECKING:
+    from ..presets.configuration import Configuration
 
 Result = TypeVar("Result")
 
@@ -144,6 +151,8 @@ class ManyQuestions(ABC):
 
     engine: Engine
     settings: Settings
+    configuration: Configuration | None
+    """What it was made from, where it was made from one."""
 
     @abstractmethod
     def ask(self, images: Pictures, question: str, **options: Unpack[AskOptions]) -> Answer:
@@ -251,6 +260,38 @@ class ManyQuestions(ABC):
     def _run_for(self, images: Pictures, form: str, words: str, options: RunOptions) -> Answer:
         request = run_request(images, program_for(form, words, self.settings), words, {"form": "set", **options})
         return self._wait(answer_request(self.engine, replace(request, own=False)))
+
+    def table(
+        self,
+        pictures: Pictures,
+        questions: Questions,
+        *,
+        budget: Budget = NO_BUDGET,
+        fresh: bool = False,
+        progress: TableProgress | None = None,
+    ) -> Table:
+        """Asks each of many pictures several questions: a program is written once for each, and run on each picture.
+
+        The answers about a :class:`~codevqa.Collection` are kept on disk at once, where the engine was made from a
+        preset: the same table goes on where it was interrupted, and asks nothing twice.
+
+        Args:
+            pictures: a collection, or any pictures.
+            questions: by the names of their columns, such as ``{"dogs": "How many dogs are there?"}``. A question may
+                end in its choices (``What is the weather? =sunny,rain``), and be a :class:`~codevqa.Program`.
+            budget: no further picture is begun beyond it; the rows of those that are left have fewer cells.
+            fresh: whether all is asked anew.
+            progress: told how far it is.
+
+        Raises:
+            InputError: a question cannot be asked, or the collection not be opened.
+            ServerError: a server is down; what was finished is kept.
+        """
+        identity = "" if self.configuration is None else identity_of(self.configuration)
+        run = TableRun(pictures, parse_questions(questions), identity, fresh=fresh or self.settings.fresh)
+        if run.missing:
+            run.run(self, budget, progress)
+        return run.table(picture_file)
 
     def compare(self, sets: Sequence[Pictures], question: str, **options: Unpack[AskOptions]) -> tuple[Answer, ...]:
         """Asks one question about several sets: one program is written for the first, and run on each.

@@ -45,7 +45,9 @@ class ContrastiveMatcher:
         self._padding = _PADDING[network.config.model_type]
         self._length = network.config.text_config.max_position_embeddings
         self._kept: LRUCache[str, torch.Tensor] = LRUCache(_KEPT)
-        self._stores = FeatureStores(network, processor.image_processor.to_json_string(), small=True)
+        config = network.config
+        width = config.vision_config.hidden_size if config.model_type == "siglip" else config.projection_dim
+        self._stores = FeatureStores(network, processor.image_processor.to_json_string(), small=True, shape=(width,))
 
     @classmethod
     def from_pretrained(cls, name: str, *, device: str | None = None, dtype: str | None = None) -> ContrastiveMatcher:

@@ -1,8 +1,9 @@
 """What a network made of pictures, kept on disk for the next question: safetensors files, a few dozen MB each.
 
-Pictures of a collection say where (:attr:`.StoredPicture.feature_folder`). A file is written beside its name and
-moved there, so a process that is killed leaves none that is half written. One that is damaged is removed, and
-what it held is computed again: each picture's features have a checksum. Where the disk is full, nothing is kept.
+Pictures of a collection say where (:attr:`.StoredPicture.memory`), and the memory there lists the files. A file is
+written beside its name and moved there, so a process that is killed leaves none that is half written. One that is
+damaged is removed, and what it held is computed again: each picture's features have a checksum. Where the disk is full,
+nothing is kept.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import ctypes
 import hashlib
 import logging
+import math
 import sys
 import threading
 import time
@@ -27,45 +29,51 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import nn
 
-from ..collections.catalogue import cannot_keep
 from ..collections.collection import StoredPicture
+from ..collections.disk_memory import FEATURES, DiskMemory, cannot_keep
+from ..core.errors import SetupError
 from ..core.images import Picture
 
 _log = logging.getLogger(__name__)
 FILE_BYTES = 32 << 20
 """Bytes of features in one file, about."""
+FILE_SECONDS = 5.0
+"""Seconds after which features are written, however few: a process that is killed loses no more."""
 _ABANDONED = 3600
-"""Seconds after which a file that is still being written has no writer any more."""
+"""Seconds after which a file that nobody lists has no writer any more."""
 
 
 class FeatureStore:
-    """Features of pictures, by the pictures' keys. Any thread may use it.
+    """Features of pictures by one network, by the pictures' keys. Any thread may use it.
 
     Args:
-        folder: where they are kept; files of several processes may lie there.
+        memory: lists the files. Several processes may add some.
+        network: names what makes the features.
         small: whether they are so small that all are held in memory, too.
+        shape: of the features of a picture, where that is known; others are taken for damaged.
     """
 
-    def __init__(self, folder: Path, *, small: bool = False) -> None:
-        self._folder = folder
+    def __init__(
+        self, memory: DiskMemory, network: str, *, small: bool = False, shape: tuple[int, ...] | None = None
+    ) -> None:
+        self._memory, self._network = memory, network
+        self._folder = memory.folder / FEATURES / network
         self._lock = threading.RLock()
         self._new: dict[str, torch.Tensor] = {}
         self._leaving: dict[str, torch.Tensor] = {}
         self._written: Future[Path] | None = None
         """The file to come of :attr:`_leaving`."""
+        self._due = math.inf
+        """When what is new is to be written."""
         self._here: dict[str, torch.Tensor] | None = None
-        self._files: dict[str, Path] = {}
+        self._files = self._listed()
+        self._shape = shape
         self._full = False
-        for file in sorted(folder.glob("*.safetensors")):
-            try:
-                with safe_open(file, "pt") as kept:
-                    self._files.update(dict.fromkeys(kept.keys(), file))
-            except (OSError, SafetensorError) as error:
-                self._remove(file, error)
-        for part in folder.glob("*.part"):
+        listed = set(self._files.values())
+        for file in self._folder.glob("*") if self._folder.is_dir() else ():
             with suppress(OSError):
-                if part.stat().st_mtime < time.time() - _ABANDONED:
-                    part.unlink()
+                if file not in listed and file.stat().st_mtime < time.time() - _ABANDONED:
+                    file.unlink()
         if small:
             self._here = self.read(list(self._files))
 
@@ -87,7 +95,7 @@ class FeatureStore:
                     by_file.setdefault(self._files[key], []).append(key)
             for file, wanted in by_file.items():
                 try:
-                    features |= _read_features(file, wanted)
+                    features |= _read_features(file, wanted, self._shape)
                 except (OSError, SafetensorError) as error:
                     self._remove(file, error)
         return features
@@ -103,8 +111,10 @@ class FeatureStore:
             if self._here is not None:
                 self._here |= new
             if not self._full:
+                self._due = self._due if self._new else time.monotonic() + FILE_SECONDS
                 self._new |= new
-            if sum(tensor.nbytes for tensor in self._new.values()) >= FILE_BYTES:
+            size = sum(tensor.nbytes for tensor in self._new.values())
+            if self._new and (size >= FILE_BYTES or time.monotonic() >= self._due):
                 self._write()
 
     def save(self) -> None:
@@ -113,27 +123,32 @@ class FeatureStore:
             self._write()
             self._settle()
 
+    def _listed(self) -> dict[str, Path]:
+        return {key: self._folder / name for key, name in self._memory.features(self._network).items()}
+
     def _write(self) -> None:
         """Begins to write what is new, in a thread, once the file before is there."""
         self._settle()
         if self._new:
             self._leaving, self._new = {key: tensor.contiguous() for key, tensor in self._new.items()}, {}
-            self._written = _writer.submit(_write_features, self._folder, self._leaving)
+            self._written = _writer.submit(_write_features, self._memory, self._network, self._folder, self._leaving)
 
     def _settle(self) -> None:
         """Waits for the file that is being written."""
         written, self._written = self._written, None
         try:
             if written is not None:
-                self._files.update(dict.fromkeys(self._leaving, written.result()))
-        except (OSError, SafetensorError) as error:
+                written.result()
+                self._files = self._listed()  # another process may have written some of them before
+        except (OSError, SafetensorError, SetupError) as error:
             self._full = True
-            cannot_keep(self._folder.parents[1], error)
+            cannot_keep(self._memory.folder, error)
         self._leaving = {}
 
     def _remove(self, file: Path, error: Exception) -> None:
         _log.warning("Features in %s are damaged or gone and computed again: %s", file, error)
         self._files = {key: other for key, other in self._files.items() if other != file}
+        self._memory.drop_features(self._network, file.name)
         with suppress(OSError):
             file.unlink()
 
@@ -144,13 +159,15 @@ class FeatureStores:
     Args:
         network: what makes the features. Others, or in another precision, have other shelves.
         about: what else they depend on, such as how pictures are resized.
-        small: see :class:`FeatureStore`.
+        small, shape: see :class:`FeatureStore`.
     """
 
-    def __init__(self, network: nn.Module, about: object = "", *, small: bool = False) -> None:
-        self._network, self._about, self._small = network, about, small
+    def __init__(
+        self, network: nn.Module, about: object = "", *, small: bool = False, shape: tuple[int, ...] | None = None
+    ) -> None:
+        self._network, self._about, self._small, self._shape = network, about, small, shape
         self._name = ""
-        self._stores: dict[Path, FeatureStore] = {}
+        self._stores: dict[DiskMemory, FeatureStore] = {}
 
     def read(self, pictures: Iterable[Picture]) -> dict[str, torch.Tensor]:
         """Returns what is kept of pictures of collections, by key, on the CPU."""
@@ -179,23 +196,25 @@ class FeatureStores:
         by_shelf: dict[FeatureStore, dict[str, None]] = {}
         for picture in pictures:
             if isinstance(picture, StoredPicture):
-                by_shelf.setdefault(self._at(picture.feature_folder), {})[picture.key] = None
+                by_shelf.setdefault(self._at(picture.memory), {})[picture.key] = None
         return by_shelf
 
-    def _at(self, place: Path) -> FeatureStore:
+    def _at(self, memory: DiskMemory) -> FeatureStore:
         with _lock:
-            if place not in self._stores:
+            if memory not in self._stores:
                 self._name = self._name or _fingerprint(self._network, self._about)
-                folder = place / self._name
                 # A matcher and a captioner may have the same tower.
-                shelf = _stores.get(folder) or FeatureStore(folder, small=self._small)
-                self._stores[place] = _stores[folder] = shelf
-            return self._stores[place]
+                shelf = _stores.get((memory, self._name)) or self._new_store(memory)
+                self._stores[memory] = _stores[memory, self._name] = shelf
+            return self._stores[memory]
+
+    def _new_store(self, memory: DiskMemory) -> FeatureStore:
+        return FeatureStore(memory, self._name, small=self._small, shape=self._shape)
 
 
 _lock = threading.Lock()
-_stores: WeakValueDictionary[Path, FeatureStore] = WeakValueDictionary()
-"""Those of this process, by their folders."""
+_stores: WeakValueDictionary[tuple[DiskMemory, str], FeatureStore] = WeakValueDictionary()
+"""Those of this process, by the memory that lists them and the network."""
 
 
 def _trim() -> None:
@@ -209,28 +228,36 @@ _writer = ThreadPoolExecutor(1, thread_name_prefix="codevqa-features")
 """Writes while the network computes what the next file will hold."""
 
 
-def _write_features(folder: Path, features: dict[str, torch.Tensor]) -> Path:
+def _write_features(memory: DiskMemory, network: str, folder: Path, features: dict[str, torch.Tensor]) -> Path:
     file = folder / f"{uuid.uuid4().hex}.safetensors"
     part = file.with_suffix(".part")
-    try:
+
+    def write(keys: list[str]) -> None:
+        new = {key: features[key] for key in keys}
         folder.mkdir(parents=True, exist_ok=True)
-        save_file(features, part, {key: _checksum(tensor) for key, tensor in features.items()})
+        save_file(new, part, {key: _checksum(tensor) for key, tensor in new.items()})
         part.replace(file)
-    except (OSError, SafetensorError):
-        with suppress(OSError):
-            part.unlink()
+
+    try:
+        memory.add_features(network, file.name, {key: tensor.nbytes for key, tensor in features.items()}, write)
+    except (OSError, SafetensorError, SetupError):
+        for name in (part, file):
+            with suppress(OSError):
+                name.unlink()
         raise
     _trim()
     return file
 
 
-def _read_features(file: Path, keys: Iterable[str]) -> dict[str, torch.Tensor]:
+def _read_features(file: Path, keys: Iterable[str], shape: tuple[int, ...] | None) -> dict[str, torch.Tensor]:
     with safe_open(file, "pt") as kept:
         sums = kept.metadata() or {}
         # Copies: what is mapped would count as memory, and for as long as one of them lives.
         features = {key: kept.get_tensor(key).clone() for key in keys}
     if any(_checksum(tensor) != sums.get(key) for key, tensor in features.items()):
         raise SafetensorError("a checksum is wrong")
+    if shape is not None and any(tensor.shape != shape for tensor in features.values()):
+        raise SafetensorError("a shape is wrong")
     return features
 
 
@@ -243,9 +270,7 @@ def _fingerprint(network: nn.Module, about: object) -> str:
     """Returns a name that another network, or the same in another precision, does not have."""
     digest = hashlib.sha256(str(about).encode())
     for name, weights in network.named_parameters():
-        flat = weights.detach().reshape(-1)
-        some = flat[:: max(1, flat.numel() // 64)].float().cpu().numpy()
-        total = int(flat.view(torch.uint8).sum(dtype=torch.int64))  # exact, so in whatever order it is added up
-        digest.update(f"{name} {tuple(weights.shape)} {weights.dtype} {weights.device.type} {total}".encode())
-        digest.update(some.tobytes())
+        # Of all bytes in their order: a second for each gigabyte.
+        check = _checksum(weights.detach().cpu().contiguous())
+        digest.update(f"{name} {tuple(weights.shape)} {weights.dtype} {weights.device.type} {check}".encode())
     return digest.hexdigest()[:16]

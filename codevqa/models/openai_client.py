@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import logging
 import os
@@ -17,6 +18,7 @@ from typing import Any, TypeVar, cast
 
 import httpx2
 
+from ..collections.disk_memory import DiskMemory, StoredCall
 from ..core.errors import EngineClosedError, ModelError, SetupError
 from ..core.notices import notice
 from ..core.text import shown_address, visible
@@ -103,6 +105,8 @@ class OpenAIClient:
         )
         self.address = shown_address(str(url)).rstrip("/")
         """Where the server is, without user, password and query."""
+        self.memory: DiskMemory | None = None
+        """Where its answers are looked up and kept: what it was asked once is not paid for again."""
         queried = [value for name, value in url.params.items() if "version" not in name]
         self._redact = Redaction([key, url.password, httpx2.URL(proxy).password, *queried])
         self._refused: frozenset[str] = frozenset()
@@ -179,6 +183,10 @@ class OpenAIClient:
             ModelError: it is not answered.
         """
         body = {"model": self.name, "temperature": 0, **body}
+        if (remembered := self._remembered(body)) is not None:
+            if stream is not None:
+                stream.tell(remembered.text)
+            return remembered
         refused, whole, failures, attempts, waited = self._refused, frozenset[str](), 0, 0, 0.0
         while not exchange.cancelled():
             sent, attempts = drop_refused(body, refused | whole), attempts + 1
@@ -186,6 +194,9 @@ class OpenAIClient:
                 reply = self._send(sent, stream, exchange)
                 reply.check(body["max_tokens"], stops="stop" in body and "prompt" in body)
                 self._refused |= refused  # not before: a server may name a parameter by the way
+                if self.memory is not None and reply.text.strip():
+                    with self.memory.keeping():
+                        self.memory.save_calls("reply", {self._key(body): StoredCall(json.dumps(reply.pieces))})
                 return reply
             except Failure as failure:
                 if adapted := self._adapt(failure, sent):
@@ -210,6 +221,26 @@ class OpenAIClient:
                     continue
                 raise self._error(failure, attempts) from None
         raise CancelledError
+
+    def _key(self, body: dict[str, Any]) -> bytes:
+        """Returns the SHA-256 of a request: what is asked of which server, however the answer comes."""
+        asked = {name: value for name, value in body.items() if name not in ("stream", "stream_options")}
+        return hashlib.sha256(json.dumps([self.address, asked], sort_keys=True).encode()).digest()
+
+    def _remembered(self, body: dict[str, Any]) -> ServerReply | None:
+        """Returns what the server answered to this before, if it is kept."""
+        stored = self.memory.find_call(self._key(body)) if self.memory is not None else None
+        if stored is None:
+            return None
+        reply = ServerReply()
+        with suppress(
+            Failure, ValueError, TypeError, AttributeError, RecursionError
+        ):  # what was kept is damaged: it is asked again
+            for piece in json.loads(stored.text):
+                reply.add(piece.encode())
+            reply.check(body["max_tokens"])
+            return reply
+        return None
 
     def _send(self, body: dict[str, Any], stream: TextStream | None, exchange: Exchange) -> ServerReply:
         reply, ended, heard = ServerReply(), False, 0

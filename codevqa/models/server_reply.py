@@ -88,6 +88,8 @@ class ServerReply:
         """Why it ended, as the server says."""
         self.size = 0
         """Characters so far, thoughts included."""
+        self.pieces: list[str] = []
+        """What :meth:`add` was called with."""
         self._parts: list[str] = []
         self._refusal = ""
         self._usage: dict[str, Any] = {}
@@ -101,6 +103,7 @@ class ServerReply:
             Failure: it has another form, or is an error.
         """
         chunk = _expect(_json(data), dict)
+        self.pieces.append(data.decode("utf-8", "replace"))
         if chunk.get("error") or ("choices" not in chunk and (chunk.get("message") or chunk.get("detail"))):
             raise Failure("failed", _complaint(chunk)[0])
         if isinstance(chunk.get("usage"), dict):

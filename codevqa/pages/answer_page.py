@@ -38,6 +38,14 @@ def fragment(answer: Answer) -> str:
         return answer_fragment(answer, ())
 
 
+def fragment_alone(answer: Answer) -> str:
+    """Returns an answer for a page that has the styles; without its pictures where these are gone."""
+    try:
+        return answer_fragment(answer, pictures_of(answer), alone=False)
+    except CodeVQAError:
+        return answer_fragment(answer, (), alone=False)
+
+
 def pictures_of(answer: Answer, images: Pictures | None = None) -> tuple[Picture, ...]:
     """Reads the pictures of an answer.
 

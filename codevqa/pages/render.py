@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -114,6 +114,12 @@ def evidence_html(evidence: Evidence, pictures: Sequence[Picture]) -> str:
 def demo_html(macro: str, *arguments: object) -> str:
     """Returns a macro of ``demo.html.j2``, filled in: what the demo shows around a question."""
     return clean(getattr(_environment().get_template("demo.html.j2").module, macro)(*arguments))
+
+
+def rules_html(rules: Sequence[Mapping[str, Any]], version: str) -> str:
+    """Returns the page of checked rules; see :func:`.check_page.rules_page`."""
+    page = _environment().get_template("check.html.j2")
+    return clean(page.render(rules=rules, version=version, styles=Markup(styles())))
 
 
 @cache

@@ -10,6 +10,7 @@ from logging import ERROR, getLogger
 from typing import Any
 
 from .. import plugins
+from ..collections.disk_memory import memory_at, user_place
 from ..core.errors import ModelNotFoundError, ServerError, SetupError
 from ..core.trace import Form
 from ..models.domain import Domain
@@ -77,6 +78,9 @@ def build(configuration: Configuration) -> tuple[Writer, Models, Configuration]:
     quiet_libraries()
     loaded = {role: load(role, spec, **here.options.get(role, {})) for role, spec in here.parts.items()}
     language_model = loaded["language_model"]
+    for part in loaded.values():
+        if hasattr(part, "memory") and not here.settings.fresh:  # a client of a server
+            part.memory = memory_at(user_place())
     domain = domain_of(here)
     looking = {role: loaded.get(role) for role in ("matcher", "captioner", "detector", "eyes")}
     models = Models(language_model, domain=domain, **looking)

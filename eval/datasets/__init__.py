@@ -22,13 +22,14 @@ from .covr import COVR
 from .files import Folder, plain_name
 from .gqa import GQA
 from .hub import SCHEME, open_hub
+from .hub_table import HubColumns, open_hub_table
 from .loader import Loader, Split
 from .nlvr import NLVR, NLVR2
 from .own import open_own
 from .vhs import VisualHaystacks
 from .vqa import OKVQA, VQAv2
 
-__all__ = ["LOADERS", "Split", "open_dataset"]
+__all__ = ["LOADERS", "HubColumns", "Split", "open_dataset"]
 
 LOADERS: Mapping[str, type[Loader]] = {
     loader.name: loader for loader in (GQA, COVR, NLVR2, NLVR, VQAv2, OKVQA, Collections, VisualHaystacks)
@@ -43,18 +44,20 @@ def open_dataset(
     pictures: bool = True,
     permutations: int | None = None,
     group_by: Sequence[str] = (),
+    columns: HubColumns | None = None,
 ) -> Split:
     """Opens a split of a data set.
 
     Args:
-        name: One of :data:`LOADERS`, a file of one's own questions (``questions.jsonl``, or ``own:`` and its path), or
-            a plugin's data set, ``package/name``.
+        name: One of :data:`LOADERS`, a file of one's own questions (``questions.jsonl``, or ``own:`` and its path), any
+            table of questions on the hub, ``hf://owner/name``, or a plugin's data set, ``package/name``.
         folder: The data set's folder, one that holds it under its name, or a table on the hub, ``hf://owner/name``.
             Not needed where pictures lie beside the file of one's own questions.
         split: An official one, or the name of any file that lies where the official ones do; None is the first.
         pictures: Whether to make sure that the pictures are there; not needed to score or to replay.
         permutations: NLVR: how many of the six pictures of a statement to ask about; all unless told otherwise.
         group_by: One's own questions: fields to break figures down by.
+        columns: A table on the hub as ``name``: its columns, where not the usual ones.
 
     Raises:
         InputError: a file is damaged or another data set's, or an option is not this data set's.
@@ -62,6 +65,10 @@ def open_dataset(
             get it.
         UnknownNameError: there is no such data set.
     """
+    if name.startswith(SCHEME):
+        _check_unused(name, {"--data": folder, "--permutations": permutations, "--group-by": group_by})
+        return open_hub_table(name, split, columns)
+    _check_unused(name, {"a choice of columns": columns not in (None, HubColumns())})
     own = name.removeprefix("own:")
     if own != name or name.endswith(".jsonl"):
         if split is not None or permutations is not None:
@@ -89,6 +96,12 @@ def open_dataset(
     if str(folder).startswith(SCHEME):
         return open_hub(loader, str(folder))
     return loader.open(Folder(Path(folder), *kind.folders, title=kind.title), pictures=pictures)
+
+
+def _check_unused(name: str, options: Mapping[str, object]) -> None:
+    for option, value in options.items():
+        if value:
+            raise InputError(f"{name} does not accept {option}.", hint="Leave it out.")
 
 
 def _check_examples(

@@ -52,18 +52,19 @@ def open_text(source: Located) -> Iterator[IO[str]]:
 class Folder:
     """The folder a user gives for a data set."""
 
-    def __init__(self, root: Path, *names: str, title: str) -> None:
+    def __init__(self, root: Path, *names: str, title: str, archives: Sequence[str] = DEPTH) -> None:
         """Looks at a folder.
 
         Args:
             root: The folder.
             names: What the data set's own folder may be called inside ``root``; case does not matter.
             title: What messages call the data set, such as ``GQA``.
+            archives: Where zip archives are looked for; no others are opened.
 
         Raises:
             SetupError: there is no such folder.
         """
-        self.root, self.title = root, title
+        self.root, self.title, self._archives = root, title, archives
         if not root.is_dir():
             what = "is a file, not a folder" if root.exists() else "does not exist"
             raise SetupError(f"{root} {what}.", hint=f"Give the folder with the files of {title}.")
@@ -110,7 +111,7 @@ class Folder:
     def _archive_files(self) -> dict[str, list[Located]]:
         """What the archives hold, by file name."""
         by_name: dict[str, list[Located]] = defaultdict(list)
-        for path in sorted({path for root in self.roots for depth in DEPTH for path in root.glob(depth)}):
+        for path in sorted({path for root in self.roots for depth in self._archives for path in root.glob(depth)}):
             try:
                 for name in archive(str(path)).namelist():
                     if not name.endswith("/") and not name.startswith("__MACOSX/"):

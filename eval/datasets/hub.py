@@ -18,6 +18,7 @@ import json
 import os
 import re
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 from zlib import crc32
@@ -51,27 +52,21 @@ def open_hub(loader: Loader, address: str) -> Split:
     """
     if loader.hub is None:
         raise InputError(f"{loader.title} is not read from the hub.", hint="Give the folder of its files.")
-    index = _fetch_index(address)
+    index = fetch_index(address)
     known = json.loads(index.read_text(encoding="utf-8"))
     name, commit = known["repository"], known["commit"]
-    tables: dict[str, list[str]] = {}
-    for file in sorted(known["files"]):
-        if (named := _TABLE.fullmatch(file)) is not None:
-            config, table = named["config"], named["split"]
-            if config not in (None, "data", "default"):  # as repositories without configurations have
-                table = config if config.endswith(_APART) else f"{config}/{table}"
-            tables.setdefault(table, []).append(file)
+    tables = list_tables(known)
     split = loader.hub.get(loader.split, loader.split)
     files = tables.get(split) or tables.get(split + _APART[0]) or tables.get(loader.split)
     if files is None:
         there = ", ".join(table.removesuffix(_APART[0]) for table in tables if not table.endswith(_APART[1]))
         message = f"{name} has no {loader.title} of the split {loader.split!r}."
         raise SetupError(message, hint=f"There are: {there or 'no tables'}.")
-    pictures = _Pictures(index.parent / commit / loader.split, _table_rows(known, tables.get(split + _APART[1], [])))
+    pictures = _Pictures(index.parent / commit / loader.split, table_rows(known, tables.get(split + _APART[1], [])))
 
     def examples() -> Iterator[Example]:
         def rows() -> Iterator[tuple[str, JsonRecord]]:
-            for row in _table_rows(known, files):
+            for row in table_rows(known, files):
                 pictures.cells = [row.pop(column) for column in _CELLS if column in row]
                 yield loader.from_table(row)
 
@@ -81,6 +76,18 @@ def open_hub(loader: Loader, address: str) -> Split:
         raise InputError(f"{address} has no rows in {loader.split}.", hint=loader.questions)
     note = f"{name} at {commit[:12]}: files are fetched on demand"
     return Split(loader.name, loader.split, loader.name, (Located(index),), examples, (note,))
+
+
+def list_tables(known: dict[str, Any]) -> dict[str, list[str]]:
+    """Returns the files of each table that an index names, by split, or ``configuration/split``."""
+    tables: dict[str, list[str]] = {}
+    for file in sorted(known["files"]):
+        if (named := _TABLE.fullmatch(file)) is not None:
+            config, table = named["config"], named["split"]
+            if config not in (None, "data", "default"):  # as repositories without configurations have
+                table = config if config.endswith(_APART) else f"{config}/{table}"
+            tables.setdefault(table, []).append(file)
+    return tables
 
 
 class _Pictures:
@@ -109,11 +116,10 @@ class _Pictures:
         return DatasetPicture(self._path(key))
 
     def _keep(self, name: str, cell: Any) -> None:
-        data = cell.get("bytes") if isinstance(cell, dict) else cell
-        if not isinstance(data, bytes):
+        if (data := picture_bytes(cell)) is None:
             raise ValueError(f"{name} has no picture")
         if not (path := self._path(name)).is_file():
-            _write_cache(path, data)
+            write_cache(path, data)
 
     def _path(self, name: str) -> Path:
         safe = re.sub(r"[^\w-]", "_", name)  # whatever the table says, in this folder
@@ -121,11 +127,58 @@ class _Pictures:
         return self.folder / f"{safe}{told_apart}.jpg"
 
 
-def _table_rows(known: dict[str, Any], files: list[str]) -> Iterator[dict[str, Any]]:
+def picture_bytes(cell: Any) -> bytes | None:
+    """Returns the file that a cell holds; None where it holds no file, such as an address."""
+    data = cell.get("bytes") if isinstance(cell, dict) else cell
+    return data if isinstance(data, bytes) else None
+
+
+def table_rows(known: dict[str, Any], files: list[str], columns: list[str] | None = None) -> Iterator[dict[str, Any]]:
     """Yields the rows of a table without their empty cells, fetching each file when it is needed.
+
+    Args:
+        known: What the index says.
+        files: Of the table.
+        columns: Those to read; None reads all.
 
     Raises:
         SetupError: pyarrow is missing, or a file cannot be fetched or read.
+    """
+    for file in files:
+        with _open_table(known, file) as table:
+            for batch in table.iter_batches(batch_size=32, columns=columns):  # each row may hold photographs
+                for row in batch.to_pylist():
+                    yield {name: value for name, value in row.items() if value is not None}
+
+
+def column_classes(known: dict[str, Any], file: str) -> dict[str, tuple[str, ...]]:
+    """Returns the columns of a table's file; those that hold numbers of classes with the names of the classes.
+
+    Raises:
+        SetupError: pyarrow is missing, or the file cannot be fetched or read.
+    """
+    with _open_table(known, file) as table:
+        schema = table.schema_arrow
+        about = json.loads((schema.metadata or {}).get(b"huggingface", b"{}"))
+        features = about.get("info", {}).get("features", {})
+    return {name: _class_names(features.get(name)) for name in schema.names}
+
+
+def _class_names(feature: Any) -> tuple[str, ...]:
+    """Returns what the numbers of a feature, or of a list of it, stand for."""
+    if isinstance(feature, list):  # as older versions of the library write one
+        feature = {"feature": feature[0]}
+    if not isinstance(feature, dict):
+        return ()
+    return tuple(map(str, feature.get("names") or ())) or _class_names(feature.get("feature"))
+
+
+@contextmanager
+def _open_table(known: dict[str, Any], file: str) -> Iterator[Any]:
+    """Fetches a file, unless it is there, and opens it.
+
+    Raises:
+        SetupError: pyarrow is missing, or the file cannot be fetched or read.
     """
     import httpx2
     from huggingface_hub import hf_hub_download, try_to_load_from_cache
@@ -135,23 +188,20 @@ def _table_rows(known: dict[str, Any], files: list[str]) -> Iterator[dict[str, A
     except ImportError:
         raise SetupError("Tables of the hub need pyarrow.", hint="pip install 'codevqa[hub]'") from None
     name, kept = known["repository"], {"revision": known["commit"], "repo_type": "dataset"}
-    for file in files:
-        try:
-            is_new = not isinstance(try_to_load_from_cache(name, file, **kept), str)
-            path = Path(hf_hub_download(name, file, **kept))
-            if is_new and known["files"][file] not in ("", sha256(Located(path))):
-                path.resolve().unlink()
-                path.unlink(missing_ok=True)
-                raise SetupError(f"{file} of {name} came damaged.", hint="It was not kept; ask again.")
-            with parquet.ParquetFile(path) as table:
-                for batch in table.iter_batches(batch_size=32):  # each row may hold photographs
-                    for row in batch.to_pylist():
-                        yield {name: value for name, value in row.items() if value is not None}
-        except (ArrowException, httpx2.HTTPError, OSError, ValueError) as error:
-            raise SetupError(f"Cannot read {file} of {name}: {first_line(error)}.", hint="Ask again.") from None
+    try:
+        is_new = not isinstance(try_to_load_from_cache(name, file, **kept), str)
+        path = Path(hf_hub_download(name, file, **kept))
+        if is_new and known["files"][file] not in ("", sha256(Located(path))):
+            path.resolve().unlink()
+            path.unlink(missing_ok=True)
+            raise SetupError(f"{file} of {name} came damaged.", hint="It was not kept; ask again.")
+        with parquet.ParquetFile(path) as table:
+            yield table
+    except (ArrowException, httpx2.HTTPError, OSError, ValueError) as error:
+        raise SetupError(f"Cannot read {file} of {name}: {first_line(error)}.", hint="Ask again.") from None
 
 
-def _fetch_index(address: str) -> Path:
+def fetch_index(address: str) -> Path:
     """Asks the hub what a repository holds and returns its index; the one in the cache where the hub is out of reach.
 
     Raises:
@@ -185,11 +235,11 @@ def _fetch_index(address: str) -> Path:
     tables = (file for file in about.siblings or () if file.rfilename.endswith(".parquet"))
     files = {table.rfilename: table.lfs.sha256 if table.lfs else "" for table in tables}
     provenance = {"repository": name, "commit": about.sha or revision, "files": files}
-    _write_cache(index, json.dumps(provenance, indent=1).encode())
+    write_cache(index, json.dumps(provenance, indent=1).encode())
     return index
 
 
-def _write_cache(path: Path, data: bytes) -> None:
+def write_cache(path: Path, data: bytes) -> None:
     """Writes a file of the cache, whole or not at all.
 
     Raises:

@@ -159,7 +159,8 @@ def find_scene_graphs(folder: Path, split: str) -> Located | None:
         InputError: a zip archive in it is damaged.
     """
     name = f"{re.sub(r'_(balanced|all)$', '', split)}_sceneGraphs.json"
-    return Folder(folder, "gqa", title="scene graphs").find(f"sceneGraphs/{name}", name)
+    archives = ("sceneGraphs*.zip", "*/sceneGraphs*.zip")  # as GQA calls it
+    return Folder(folder, "gqa", title="scene graphs", archives=archives).find(f"sceneGraphs/{name}", name)
 
 
 def load_scene_graphs(file: Located, wanted: Collection[str] | None = None) -> SceneGraphs:

@@ -17,8 +17,8 @@ from typing import Any
 
 from ... import __version__
 from ...engine.codevqa import CodeVQA
-from ...presets.checkpoints import find_checkpoint
 from ...presets.configuration import public
+from ...presets.identity import weight_files
 from ..datasets.files import sha256
 from ..task import DataSet, Located
 from .run_info import RunInfo
@@ -27,7 +27,6 @@ SAMPLED = 100
 """Examples that are looked at to tell data sets apart."""
 _DRAWN = "mini-data.json"
 _COMPUTING = ("torch", "transformers")
-_ENDINGS = (".safetensors", ".bin", ".pth", ".pt")
 
 
 def engine_info(engine: CodeVQA) -> RunInfo:
@@ -138,12 +137,7 @@ def weight_hashes(spec: str) -> dict[str, str]:
     Raises:
         SetupError: a file cannot be read.
     """
-    place = find_checkpoint(spec)
-    if place is None:
-        return {}
-    files = [place] if place.is_file() else sorted(path for path in place.rglob("*") if path.suffix in _ENDINGS)
-    base = place.parent if place.is_file() else place
-    return {path.relative_to(base).as_posix(): _file_hash(path) for path in files if path.is_file()}
+    return {name: _file_hash(path) for name, path in weight_files(spec).items()}
 
 
 def _file_hash(path: Path) -> str:

@@ -12,18 +12,19 @@ from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any
 
+from ...collections.disk_memory import CALLS, DiskMemory
 from ...core.errors import InputError, SetupError
 from ...core.settings import Settings
 from ...core.trace import Form
 from ...engine.codevqa import CodeVQA
 from ...models.protocols import Models
+from ...models.recorded import RecordedModel
 from ...plugins import primitives
 from ...presets.assembly import build
 from ...presets.checkpoints import resolve
 from ...presets.configuration import Configuration, public
 from ...prompts import PromptSet
 from ...writing.writer import Writer
-from .recorded_model import CallStore, RecordedModel
 
 
 def record_engine(folder: Path, configuration: Configuration) -> CodeVQA:
@@ -81,7 +82,7 @@ def record_parts(
                 recorded[role]["reading_shots"] = shots
     about = json.loads(json.dumps(recorded, default=str))  # as it will be read: keys must come out the same
     with ExitStack() as opened:
-        store = opened.enter_context(closing(CallStore(folder)))
+        store = opened.enter_context(closing(DiskMemory(folder / CALLS)))
         known = store.models
         if known is None:
             store.models = known = about
@@ -107,7 +108,7 @@ def replay_engine(folder: Path, settings: Settings, prompts: PromptSet | Mapping
         InputError: the folder has no recorded calls.
     """
     with ExitStack() as opened:
-        store = opened.enter_context(closing(CallStore(folder, read_only=True)))
+        store = opened.enter_context(closing(DiskMemory(folder / CALLS, read_only=True)))
         about = store.models
         if about is None:
             raise InputError(f"{store.path} was begun but records no models.", hint="Record the run again.")
@@ -125,7 +126,7 @@ def _identity(about: Mapping[str, Any] | None) -> object:
 
 
 def _engine(
-    store: CallStore,
+    store: DiskMemory,
     writer: Writer,
     settings: Settings,
     about: Mapping[str, Mapping[str, Any]],

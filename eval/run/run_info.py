@@ -13,10 +13,11 @@ from pydantic import TypeAdapter
 
 from ...core.trace import Method
 from ...presets.configuration import flatten_tables
+from ...presets.identity import FREE as UNCHANGING
 
 DECIDING = ("dataset", "split", "preset", "models", "prompts", "prompt_hash", "offset", "data_hash")
 """Fields of :class:`RunInfo` that must be the same in whatever belongs to a run."""
-FREE = frozenset(("workers", "batch_wait", "max_batch", "remember", "ahead", "prompts"))
+FREE = UNCHANGING | {"prompts"}
 """Settings that change how fast a run goes, or name what :attr:`RunInfo.prompt_hash` tells apart."""
 
 

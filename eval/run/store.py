@@ -15,10 +15,10 @@ from typing import Any, TextIO, TypeVar
 
 from pydantic import TypeAdapter
 
+from ...core.database import Database
 from ...core.errors import InputError, SetupError
 from ...core.trace import Method
 from ..task import UNASKED, Example, Row
-from .database import Database
 from .run_info import RunInfo, RunPace
 from .store_values import EXAMPLE, ROW, changed_picture, example_values, to_columns, to_example, to_row
 

@@ -19,11 +19,11 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from codevqa import Answer, Settings
+from codevqa.collections.disk_memory import CALLS
 from codevqa.core.images import FORMATS, MAX_PIXELS, load_picture
 from codevqa.core.trace import Method
 from codevqa.eval.report import report
 from codevqa.eval.run.record import record_parts, replay_engine
-from codevqa.eval.run.recorded_model import FILE as CALLS
 from codevqa.eval.run.runner import evaluate
 from codevqa.eval.run.store import FILE, Store
 from codevqa.models.fakes import FakeEyes

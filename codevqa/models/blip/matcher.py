@@ -59,7 +59,8 @@ class BlipMatcher(BlipModel):
         text = checkpoint.model.text_encoder
         super().__init__(checkpoint, text, max_batch=max_batch, feature_cache_bytes=feature_cache_bytes)
         compares = nn.ModuleList([checkpoint.model.vision_model, checkpoint.model.vision_proj])
-        self._sides = FeatureStores(compares, checkpoint.pictures, small=True)
+        shape = (checkpoint.model.vision_proj.out_features,)
+        self._sides = FeatureStores(compares, checkpoint.pictures, small=True, shape=shape)
         self._average = average
         self._max_length = max_length
         self._text = TextEncoder(text, checkpoint.model.itm_head, block)

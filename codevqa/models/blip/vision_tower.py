@@ -73,7 +73,8 @@ class BlipModel:
         )
         self._reader = PictureReader(checkpoint.pictures, checkpoint.device, checkpoint.dtype)
         avoid_cudnn_attention(checkpoint.device)
-        self._stores = FeatureStores(tower, checkpoint.pictures)
+        shape = (checkpoint.grid**2 + 1, config.vision_config.hidden_size)
+        self._stores = FeatureStores(tower, checkpoint.pictures, shape=shape)
         self._kept: LRUCache[str, torch.Tensor] = LRUCache(feature_cache_bytes, getsizeof=lambda kept: kept.nbytes)
 
     @property

@@ -6,13 +6,14 @@ What is committed survives the death of the process at any moment: write-ahead m
 from __future__ import annotations
 
 import sqlite3
+import stat
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, ClassVar
 
-from ...core.errors import InputError, SetupError
+from .errors import InputError, SetupError
 
 _DAMAGE = (sqlite3.Error, ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RecursionError)
 """What comes of reading data that somebody else wrote."""
@@ -24,7 +25,7 @@ class Database:
     A kind of file is a subclass that says what follows.
 
     Args:
-        path: the file; made by one that writes where it is absent.
+        path: the file; made by one that writes where it is absent. None is one in memory, which ends with its object.
         write: whether it is written.
 
     Raises:
@@ -38,21 +39,21 @@ class Database:
     """Marks it in its header, where ``file`` and we look."""
     version: ClassVar[int] = 1
     tables: ClassVar[str]
-    """Statements that make it."""
+    """Statements that make it. Those of a later version are run on an earlier file, too."""
     hint: ClassVar[str]
     """Where such a file comes from."""
 
-    def __init__(self, path: Path, *, write: bool) -> None:
-        self.path, self.lock = path, threading.RLock()
+    def __init__(self, path: Path | None, *, write: bool) -> None:
+        self.path, self.lock = path or Path(":memory:"), threading.RLock()
         try:
-            if write:
+            if write and path is not None:
                 path.parent.mkdir(parents=True, exist_ok=True)
             self._db = _open_connection(path, write=write)
             try:
                 if write:
                     self._db.execute("PRAGMA journal_mode = WAL")
                     with self.writing():
-                        if not _has_tables(self._db):
+                        if not _has_tables(self._db) or 0 < self._mark("user_version") < self.version:
                             marks = f"PRAGMA application_id={self.application}; PRAGMA user_version={self.version}"
                             for statement in f"{self.tables}; {marks}".split(";"):
                                 self._db.execute(statement)
@@ -110,11 +111,12 @@ class Database:
             reason = " ".join(str(error)[:200].split())
             raise InputError(f"{self.path} is damaged{where}: {reason}.", hint=self.hint) from None
 
+    def _mark(self, name: str) -> int:
+        return int(self._db.execute(f"PRAGMA {name}").fetchone()[0])
+
     def _check(self) -> None:
         path = self.path
-        schema, version = (
-            self._db.execute(f"PRAGMA {name}").fetchone()[0] for name in ("application_id", "user_version")
-        )
+        schema, version = self._mark("application_id"), self._mark("user_version")
         if schema != self.application:
             raise InputError(f"{path} is no {self.what}: its file is of another kind.", hint=self.hint)
         if version > self.version:
@@ -126,8 +128,12 @@ class Database:
                 raise InputError(f"{path} is no {self.what}: its file has the {what} {name!r}.", hint="Delete it.")
 
 
-def _open_connection(file: Path, *, write: bool) -> sqlite3.Connection:
+def _open_connection(file: Path | None, *, write: bool) -> sqlite3.Connection:
     """Opens a file; on a disk that cannot be written, it is read as one that nobody changes."""
+    if file is None:
+        return sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
+    if file.exists() and not stat.S_ISREG(file.stat().st_mode):  # a pipe would wait for its writer
+        raise InputError(f"{file} is not a regular file.", hint="Take it away, or give another folder.")
     logged = file.with_name(f"{file.name}-wal").exists()
     modes = ["rwc"] if write else ["ro"] if logged else ["ro", "ro&immutable=1"]
     for mode in modes:

@@ -3,10 +3,9 @@
 Without a model behind, it replays. Results are served as they were stored, to the bit, while recording too: an engine
 that records sees nothing that its replay will not see.
 
-Model calls lie by the hash of what was asked in one SQLite file beside the rows of a run. A result is committed before
-its caller sees it, so that no finished row outlives a call it rests on, whatever ends the process. Nothing is pickled:
-texts and numbers are JSON, arrays raw little-endian bytes whose type and shape stand beside them. What was asked is
-kept as a hash alone.
+Calls lie in the memory on disk of a place (:mod:`codevqa.collections.disk_memory`): a run's folder, or the user's cache
+for what servers were asked. A result is committed before its caller sees it, so that no finished row outlives a call it
+rests on, whatever ends the process.
 """
 
 from __future__ import annotations
@@ -16,99 +15,19 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import astuple, fields
 from functools import partial
-from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from pydantic import TypeAdapter
 
-from ...batching.model_services import BATCH
-from ...core.errors import InputError, ModelError, ReplayMissError
-from ...core.images import Picture
-from ...models.protocols import Box, Completion, Match, Sight
-from ...models.request_queue import ModelLock, lock_of
-from .database import Database
+from ..collections.disk_memory import DiskMemory, StoredCall
+from ..core.errors import ModelError, ReplayMissError
+from ..core.images import Picture
+from .protocols import Box, Completion, Match, Sight
+from .request_queue import ModelLock, lock_of
 
-FILE = "calls.sqlite"
-"""Its name in a run's folder."""
-# Earlier versions of this package kept failed calls too, as state 2. They are asked again.
-_GET = "SELECT text, data FROM calls WHERE key = ? AND state < 2"
-_PUT = "INSERT OR REPLACE INTO calls (key, kind, state, text, data) VALUES (?, ?, 0, ?, ?)"
-_ABOUT = TypeAdapter(dict[str, dict[str, Any]])
 KINDS = frozenset(("generate", "match", "similarity", "caption", "detect", "look"))
 """Calls of the protocols of :mod:`codevqa.models.protocols`."""
-
-
-class Stored(NamedTuple):
-    """The result of one call as it lies in the file."""
-
-    text: str
-    """JSON."""
-    data: bytes | None = None
-    """The bytes of an array, where the result has one."""
-
-
-class CallStore(Database):
-    """The calls of one run, and what models made them. Safe to use from many threads.
-
-    Args:
-        folder: the run; made where it is absent, unless it is only read.
-        read_only: whether calls are only looked up.
-
-    Raises:
-        InputError: it is to be read and is absent, or it is not a record of calls.
-        SetupError: it cannot be opened or made.
-    """
-
-    what = "record of calls"
-    application = 0x43565143
-    tables = """
-CREATE TABLE calls (
-    id INTEGER PRIMARY KEY, key BLOB NOT NULL UNIQUE, kind TEXT NOT NULL, state INTEGER NOT NULL, text TEXT NOT NULL,
-    data BLOB
-);
-CREATE TABLE about (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID
-"""
-    hint = "Give the folder of a run, or record the run again."
-
-    def __init__(self, folder: Path, *, read_only: bool = False) -> None:
-        if read_only and not (folder / FILE).is_file():
-            raise InputError(f"{folder} holds no recorded calls.", hint=f"Record the run first: {FILE} is absent.")
-        super().__init__(folder / FILE, write=not read_only)
-
-    def get(self, key: bytes) -> Stored | None:
-        """Returns a call, or None where it is not on record.
-
-        Raises:
-            InputError: the file is damaged.
-        """
-        with self.lock:
-            return next((Stored(*row) for row in self.read(_GET, key)), None)
-
-    def save_calls(self, kind: str, calls: Mapping[bytes, Stored]) -> None:
-        """Stores calls and commits them.
-
-        Raises:
-            SetupError: the file cannot be written, e.g. because the disk is full.
-        """
-        with self.writing() as db:
-            db.executemany(_PUT, [(key, kind, *call) for key, call in calls.items()])
-
-    @property
-    def models(self) -> dict[str, dict[str, Any]] | None:
-        """What the models are by role, as plain JSON-ready data; None where that is not set yet.
-
-        Raises:
-            InputError: the file is damaged.
-        """
-        with self.intact():
-            return next((_ABOUT.validate_json(text) for (text,) in self.read("SELECT value FROM about")), None)
-
-    @models.setter
-    def models(self, about: Mapping[str, Mapping[str, Any]]) -> None:
-        with self.writing() as db:
-            db.execute("INSERT OR REPLACE INTO about VALUES ('models', ?)", (json.dumps(about),))
 
 
 class RecordedModel:
@@ -125,7 +44,7 @@ class RecordedModel:
         model: asked for what is missing; None replays.
     """
 
-    def __init__(self, store: CallStore, about: Mapping[str, Any], model: Any = None) -> None:
+    def __init__(self, store: DiskMemory, about: Mapping[str, Any], model: Any = None) -> None:
         self.name = str(about["name"])
         self.grid = int(about.get("grid", 0))
         self.chat = bool(about.get("chat", False))
@@ -135,7 +54,8 @@ class RecordedModel:
         self.model = model
         self.turn = ModelLock() if model is None else lock_of(model)
         self.computes = str(getattr(model, "computes", ""))
-        self.batch = int(getattr(model, "batch", BATCH))
+        if hasattr(model, "batch"):
+            self.batch = int(model.batch)
         self._store = store
         self._identity = {"model": about["model"], "settings": about["settings"]}
 
@@ -171,7 +91,7 @@ class RecordedModel:
             answers |= {key: self._read(kind, stored) for key, stored in new.items()}
         return [answers[key] for key in keys]
 
-    def _read(self, kind: str, stored: Stored) -> Any:
+    def _read(self, kind: str, stored: StoredCall) -> Any:
         with self._store.intact(f" at a {kind} call"):
             return _from_stored(kind, stored)
 
@@ -208,15 +128,15 @@ def _is_blank(result: object) -> bool:
     return isinstance(result, Completion | Sight) and not result.text.strip()
 
 
-def _to_stored(result: Any) -> Stored:
+def _to_stored(result: Any) -> StoredCall:
     if not isinstance(result, Match | np.ndarray):
-        return Stored(json.dumps(result, default=_json_default))
+        return StoredCall(json.dumps(result, default=_json_default))
     array, more = (result, {}) if isinstance(result, np.ndarray) else (result.relevance, {"logit": float(result.logit)})
     little = np.ascontiguousarray(array).astype(array.dtype.newbyteorder("<"), copy=False)
-    return Stored(json.dumps({"dtype": little.dtype.str, "shape": array.shape, **more}), little.tobytes())
+    return StoredCall(json.dumps({"dtype": little.dtype.str, "shape": array.shape, **more}), little.tobytes())
 
 
-def _from_stored(kind: str, stored: Stored) -> Any:
+def _from_stored(kind: str, stored: StoredCall) -> Any:
     """Returns what was stored, or fails of it."""
     data = json.loads(stored.text)
     match kind:
