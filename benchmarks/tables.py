@@ -221,9 +221,8 @@ def count_kills(pictures: int, kills: int) -> None:
         tables = [list(csv.DictReader((folder / name).open())) for name in ("whole.csv", "killed.csv")]
         equal = sum(first == second for first, second in zip(*tables, strict=True))
         names = Counter(row["picture"] for row in tables[1])
-        print(
-            f"{killed} of {kills} runs killed; rows {len(tables[1])} of {pictures}, once {sum(n == 1 for n in names.values())}, equal {equal}"
-        )
+        once = sum(count == 1 for count in names.values())
+        print(f"{killed} of {kills} runs killed; {len(tables[1])} rows of {pictures}, {once} once, {equal} equal")
 
 
 def main(words: Sequence[str] | None = None) -> None:

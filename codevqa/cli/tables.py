@@ -74,7 +74,7 @@ def table(
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Ask each picture several questions: a table with a row for each picture.
+    """Ask each picture several questions: a row for each picture.
 
     A program is written once for each question. Each answer has a chance, and says what was wrong. What is finished is
     kept: run the same again to go on, or to see it at once.
