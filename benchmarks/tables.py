@@ -212,7 +212,7 @@ def count_kills(pictures: int, kills: int) -> None:
         for number in range(kills):
             with subprocess.Popen(command(folder, "killed.csv"), env=environment) as process:
                 try:
-                    process.wait(rng.uniform(1.0, seconds))
+                    process.wait(rng.uniform(1.5, 2.0 + 2 * seconds / kills))  # it loads for two seconds
                 except subprocess.TimeoutExpired:
                     killed += 1
                     process.send_signal((signal.SIGKILL, signal.SIGINT)[number % 2])
@@ -220,7 +220,7 @@ def count_kills(pictures: int, kills: int) -> None:
         subprocess.run(command(folder, "killed.csv"), check=True, env=environment)
         tables = [list(csv.DictReader((folder / name).open())) for name in ("whole.csv", "killed.csv")]
         equal = sum(first == second for first, second in zip(*tables, strict=True))
-        names = Counter(row["picture"] for row in tables[1])
+        names = Counter(row["filepath"] for row in tables[1])
         once = sum(count == 1 for count in names.values())
         print(f"{killed} of {kills} runs killed; {len(tables[1])} rows of {pictures}, {once} once, {equal} equal")
 

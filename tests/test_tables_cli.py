@@ -394,7 +394,7 @@ def test_truths_of_pictures_that_were_not_picked_are_no_random_sample(
     picked = [f"{folder}/{place:03}.png,random,{'no' if place % 2 == 0 else 'yes'}" for place in range(10)]
     chosen = [f"{folder}/{place:03}.png,,yes" for place in range(20, 40)]
     Path("truths.csv").write_text("\n".join(["filepath,picked,day_truth", *picked, *chosen]))
-    assert "of 10 random pictures" in labelled(codevqa, shades, "--labels", "truths.csv").stdout
+    assert "of 10 random pictures" in labelled(codevqa, shades, "--labels", "truths.csv").stderr
 
 
 def test_a_price_that_is_no_number_is_refused(tmp_path: Path, codevqa: CommandLine, shades: Shades) -> None:

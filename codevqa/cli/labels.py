@@ -76,7 +76,7 @@ def _read_truth(column: Column, text: str, where: str) -> Value:
         return "yes" if text.lower() in ("yes", "true", "y", "1") else "no"
     value, _ = column.read(text)
     if value is None or (column.kind == "number" and isinstance(value, str)):
-        wanted = "a number" if column.kind == "number" else f"one of {', '.join(column.choices)}"
+        wanted = "a number" if column.kind == "number" else f"one of {', '.join(column.choices) or 'its answers'}"
         raise InputError(f"{where}: {column.name} is {wanted}, not {text!r:.40}.")
     return value
 

@@ -125,7 +125,7 @@ def runs(
     folders: Annotated[list[Path] | None, Argument(metavar="FOLDER...", help="Where to look. Default: here.")] = None,
     json: Json = False,
 ) -> None:
-    """List runs, and the questions of tables, with their dates, models and figures."""
+    """List runs and tables, with their dates, models and figures."""
     from ..collections.disk_memory import memory_at, user_place
 
     files = sorted({file for folder in folders or [Path()] for depth in DEPTHS for file in folder.glob(depth)})

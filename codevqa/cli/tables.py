@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from math import inf
 from pathlib import Path
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from typer import Exit, Option
 
 from ..core.errors import InputError
+from ..core.table import SUFFIXES
 from .options import Chosen, From, Json, Pictures, Quiet, Recursive, Yes
 from .terminal import open_engine, warn
 
@@ -87,6 +89,8 @@ def table(
     columns = parse_questions(read_questions(ask, program))
     budget = read_budget(seconds, calls, price, money)
     check_out(out)
+    if label_studio is not None:
+        check_out(label_studio, (".json",))
     for column in columns:
         choice.check_question(column.question)
     if label is not None and (out is None or out.suffix.lower() != ".csv"):
@@ -98,8 +102,8 @@ def table(
     if truths:
         whole, lines = report_labels(whole, truths)
         rows = whole
-        if not json:
-            print("\n".join(lines))
+        for line in lines:  # standard output is for the rows, where no file is
+            print(line, file=sys.stderr if json or out is None else sys.stdout)
     if label is not None:
         rows = pick_labels(whole, label)
     elif unsure is not None:
@@ -164,16 +168,14 @@ def read_budget(seconds: float | None, calls: int | None, price: str | None, mon
     return Budget(seconds, calls, money, pair)
 
 
-def check_out(out: Path | None) -> None:
+def check_out(out: Path | None, endings: Sequence[str] = SUFFIXES) -> None:
     """Checks, before any model is loaded, that a table can be written there.
 
     Raises:
         InputError: its name ends otherwise, or there is no such folder.
     """
-    from ..core.table import SUFFIXES
-
-    if out is not None and out.suffix.lower() not in SUFFIXES:
-        raise InputError(f"A table is not written to {str(out)!r}.", hint=f"End its name in {', '.join(SUFFIXES)}.")
+    if out is not None and out.suffix.lower() not in endings:
+        raise InputError(f"A table is not written to {str(out)!r}.", hint=f"End its name in {', '.join(endings)}.")
     if out is not None and not out.parent.is_dir():
         raise InputError(f"There is no folder {str(out.parent)!r}.", hint="Make it, or give another.")
 

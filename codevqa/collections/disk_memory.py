@@ -326,14 +326,18 @@ CREATE TABLE IF NOT EXISTS cells (
             yield from self._look_up(f"SELECT {columns} FROM {table} WHERE {by} IN ({marks})", *part)
 
     def _look_up(self, query: str, *values: object) -> list[tuple[Any, ...]]:
-        """Returns what a query finds: nothing in a damaged file, which is set aside."""
+        """Returns what a query finds: nothing in a damaged file, which is set aside for a new one."""
         with self.lock:
             try:
                 return list(self.read(query, *values))
             except InputError as error:
-                with suppress(OSError):
-                    _set_aside(self.path)
-                cannot_keep(self.folder, error)
+                try:
+                    self.close()
+                    if _is_damaged(self.path):
+                        _set_aside(self.path)
+                        self._open(self.path, write=True)
+                except (CodeVQAError, OSError):
+                    cannot_keep(self.folder, error)
                 return []
 
 
@@ -398,4 +402,5 @@ def cannot_keep(index: Path, error: Exception) -> None:
     """Warns that a folder cannot hold a memory: once, however much of it fails."""
     if index not in _warned_folders:
         _warned_folders.add(index)
-        _log.warning("The index %s cannot be kept: %s. Pictures will be looked at again next time.", index, error)
+        why = str(error).rstrip(".")
+        _log.warning("The index %s cannot be kept: %s. Pictures will be looked at again next time.", index, why)

@@ -28,7 +28,7 @@ def confirmed(first: Cell, looks: Sequence[Cell]) -> Cell:
     if any(look.value != first.value for look in looks):
         return replace(first, chance=min(first.chance or 0.0, READ))
     read_alone = isinstance(first.value, int | float) and first.chance is not None and first.chance <= READ
-    return replace(first, chance=AGREED_NUMBER if read_alone else AGREED)
+    return replace(first, chance=max(first.chance or 0.0, AGREED_NUMBER if read_alone else AGREED))
 
 
 def rows_of(answer: Answer, column: Column, paths: Sequence[str], of: str = "") -> list[Row]:

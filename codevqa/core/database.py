@@ -45,6 +45,10 @@ class Database:
 
     def __init__(self, path: Path | None, *, write: bool) -> None:
         self.path, self.lock = path or Path(":memory:"), threading.RLock()
+        self._open(path, write)
+
+    def _open(self, path: Path | None, write: bool) -> None:
+        """Opens the file; a second time, where another has taken its place."""
         try:
             if write and path is not None:
                 path.parent.mkdir(parents=True, exist_ok=True)
@@ -65,6 +69,11 @@ class Database:
             raise SetupError(f"Cannot open {path}: {error}.", hint="Check the folder and its rights.") from None
         except (sqlite3.DatabaseError, UnicodeDecodeError) as error:  # the latter where sqlite's own message is damaged
             raise InputError(f"{path} is no {self.what}: {error}.", hint=self.hint) from None
+
+    def __del__(self) -> None:
+        # A connection and its statements hold each other: left alone, it would stay open until rubbish is collected.
+        if hasattr(self, "_db"):
+            self._db.close()
 
     def close(self) -> None:
         """Closes the file; the write-ahead log is merged into it. Safe to call twice."""

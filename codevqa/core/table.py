@@ -7,12 +7,11 @@ import json
 import os
 from collections import Counter
 from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import IO, Any, TypeAlias
 
-from .answer_words import DONT_KNOW, whole_number
+from .answer_words import DONT_KNOW, LITERAL, whole_number
 from .errors import InputError, SetupError
 from .question_kind import Kind, question_kind
 from .selection import READ
@@ -70,8 +69,10 @@ class Column:
             return None, text
         if self.kind == "number":
             number = whole_number(text)
-            with suppress(ValueError):
-                return (float(text) if number is None else number), ""
+            literal = LITERAL.fullmatch(text.strip())
+            if number is None and literal is not None:
+                return float(text.replace(",", "").replace("−", "-")), ""
+            return number, "" if number is not None else f"{text!r} is not a number."
         if self.choices:
             fits = [choice for choice in self.choices if choice.casefold() == text.casefold().rstrip(".")]
             return (fits[0], "") if fits else (None, f"{text!r} is none of the choices.")

@@ -206,8 +206,10 @@ class RuleCheck:
     def _look_again(
         self, pictures: Sequence[Picture], table: Table, column: Column, progress: Progress | None
     ) -> Table:
-        """Asks again where a person would have to look: what a second look confirms is surer."""
-        sure = min(rule.sure for rule in self._rules if column in (rule.column, rule.condition))
+        """Asks again where a person would have to look, and where a picture fails: a false alarm costs most."""
+        rules = [rule for rule in self._rules if column in (rule.column, rule.condition)]
+        sure = min(rule.sure for rule in rules)
+        fails = [rule.passes for rule in rules if column == rule.column and not rule.each]
         subset = [
             picture
             for picture, row in zip(pictures, table.pictures, strict=True)
@@ -215,7 +217,8 @@ class RuleCheck:
             and cell.value is not None
             and not cell.wrong
             and cell.chance is not None
-            and 0.5 < cell.chance < sure
+            and cell.chance > 0.5
+            and (cell.chance < sure or not all(passes(cell.value) for passes in fails))
         ]
         if not subset or not self._reads:
             return table

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
@@ -34,7 +35,10 @@ _ASKED_ANEW = frozenset(("InternalError", "EngineClosedError", "ServerError", "M
 
 @dataclass(frozen=True)
 class Budget:
-    """What a table may cost. No further picture is begun beyond it; what is finished is kept."""
+    """What a table may cost. No further picture is begun beyond it; what is finished is kept.
+
+    Calls and tokens that were remembered count as if they were made anew.
+    """
 
     seconds: float | None = None
     calls: int | None = None
@@ -139,10 +143,16 @@ class TableRun:
         again: int = 0,
     ) -> None:
         self.columns = tuple(columns)
+        self._paths: dict[int, str] = {}
+        """Where pictures lie that are no collection's, by their places."""
         if isinstance(pictures, Collection):
             self.pictures: tuple[Picture, ...] = pictures.open()
         else:
-            self.pictures = load_pictures(freeze_pictures(pictures))
+            sources = freeze_pictures(pictures)
+            self.pictures = load_pictures(sources)
+            for place, source in enumerate(sources):
+                if isinstance(source, str | os.PathLike):
+                    self._paths[place] = os.path.abspath(os.fsdecode(source))  # noqa: PTH100 - any name may come
         first = self.pictures[0]
         self._memory: DiskMemory | None = first.memory if isinstance(first, StoredPicture) and identity else None
         self._identity, self._fresh, self._rewrite, self._again = identity, fresh, rewrite, again
@@ -290,10 +300,10 @@ class TableRun:
     def table(self, path_of: Callable[[Picture], str] = lambda picture: picture.name) -> Table:
         """Returns what is answered until now."""
         rows = []
-        for picture in self.pictures:
+        for place, picture in enumerate(self.pictures):
             stored = {column: self._cells[column.name].get(picture.key) for column in self.columns}
             cells = {column.name: _read_cell(column, cell) for column, cell in stored.items() if cell is not None}
-            rows.append(Row(path_of(picture), cells))
+            rows.append(Row(self._paths.get(place) or path_of(picture), cells))
         return Table(self.columns, tuple(rows), dict(self.programs))
 
 

@@ -107,6 +107,8 @@ class OpenAIClient:
         """Where the server is, without user, password and query."""
         self.memory: DiskMemory | None = None
         """Where its answers are looked up and kept: what it was asked once is not paid for again."""
+        self.fresh = False
+        """Whether it is asked anew; its answers are kept all the same."""
         queried = [value for name, value in url.params.items() if "version" not in name]
         self._redact = Redaction([key, url.password, httpx2.URL(proxy).password, *queried])
         self._refused: frozenset[str] = frozenset()
@@ -229,7 +231,8 @@ class OpenAIClient:
 
     def _remembered(self, body: dict[str, Any]) -> ServerReply | None:
         """Returns what the server answered to this before, if it is kept."""
-        stored = self.memory.find_call(self._key(body)) if self.memory is not None else None
+        looks = self.memory is not None and not self.fresh
+        stored = self.memory.find_call(self._key(body)) if looks and self.memory is not None else None
         if stored is None:
             return None
         reply = ServerReply()

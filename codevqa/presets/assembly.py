@@ -79,8 +79,8 @@ def build(configuration: Configuration) -> tuple[Writer, Models, Configuration]:
     loaded = {role: load(role, spec, **here.options.get(role, {})) for role, spec in here.parts.items()}
     language_model = loaded["language_model"]
     for part in loaded.values():
-        if hasattr(part, "memory") and not here.settings.fresh:  # a client of a server
-            part.memory = memory_at(user_place())
+        if hasattr(part, "memory"):  # a client of a server
+            part.memory, part.fresh = memory_at(user_place()), here.settings.fresh
     domain = domain_of(here)
     looking = {role: loaded.get(role) for role in ("matcher", "captioner", "detector", "eyes")}
     models = Models(language_model, domain=domain, **looking)
