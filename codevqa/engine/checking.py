@@ -6,20 +6,20 @@ import json
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ..collections.collection import Collection, picture_file
 from ..core.answer import Answer
 from ..core.answer_rows import confirmed, set_cell
-from ..core.errors import CodeVQAError, InputError
+from ..core.errors import InputError
 from ..core.images import Picture
 from ..core.input_files import parse_json, read_text
 from ..core.rules import PictureVerdict, Rule, Verdict, judge, judge_picture
 from ..core.table import Cell, Column, Table, written_whole
 from ..core.trace import Form, Program
+from .request import Request
 from .tables import NO_BUDGET, Budget, Progress, TableRun, is_doubted
 
 if TYPE_CHECKING:
@@ -279,21 +279,19 @@ def evidence_of(vqa: CodeVQA, collection: Collection, checked: Checked, most: in
     """
     by_name = {picture_file(picture): picture for picture in collection.open()}
     doubtful = [verdict for verdict in checked.verdicts if verdict.of("fail") or verdict.of("look")]
-    evidence: dict[tuple[str, str], Answer] = {}
+    asked: list[tuple[tuple[str, str], Request]] = []
     for verdict in doubtful:
         rule = verdict.rule
+        form: Form = "set" if rule.about == "folder" else "image"
         for shown in picture_verdicts(verdict, max(1, most // len(doubtful))):
-            about = collection if rule.about == "folder" else by_name[shown.picture]
-            form: Form = "set" if rule.about == "folder" else "image"
+            pictures = collection.open() if form == "set" else (by_name[shown.picture],)
             column = rule.condition if shown.where and rule.condition is not None else rule.column
             source = checked.lock.programs.get(column.name, "")
-            with suppress(CodeVQAError):  # the verdict says why there is no answer
-                if source:
-                    answer = vqa.run(about, Program(source, column.question, form), question=column.question, form=form)
-                else:
-                    answer = vqa.ask(about, column.question, form=form)
-                evidence[rule.name, shown.picture] = answer
-    return evidence
+            program = Program(source, column.question, form, completion=source) if source else None
+            request = Request(pictures, column.question, form, program=program, own=False, many=form == "image")
+            asked.append(((rule.name, shown.picture), request))
+    requests: list[Any] = [request for _, request in asked]
+    return {asked[place][0]: answer for place, answer in vqa.ask_stream(requests)}
 
 
 def _is_yes(cell: Cell | None) -> bool:
