@@ -305,11 +305,6 @@ class CodeVQA(ManyQuestions):
         preset = f" {self.configuration.preset}" if self.configuration else ""
         return f"<CodeVQA{preset}: {models}{', closed' if self._loop.closed else ''}>"
 
-    @property
-    def model_names(self) -> dict[str, str]:
-        """Model ids by role."""
-        return self.engine.model_names
-
 
 async def _close_parts(pools: Pools, services: ModelServices, own_parts: Iterable[object]) -> None:
     """Ends workers, the models' threads, and what models that were loaded for the engine have running."""

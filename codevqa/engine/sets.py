@@ -154,6 +154,11 @@ class ManyQuestions(ABC):
     configuration: Configuration | None
     """What it was made from, where it was made from one."""
 
+    @property
+    def model_names(self) -> dict[str, str]:
+        """Model ids by role."""
+        return self.engine.model_names
+
     @abstractmethod
     def ask(self, images: Pictures, question: str, **options: Unpack[AskOptions]) -> Answer:
         """Answers a question; see :meth:`codevqa.CodeVQA.ask`."""

@@ -6,11 +6,11 @@ import hashlib
 import json
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 from ..collections.collection import Collection, Pictures, StoredPicture, freeze_pictures
 from ..collections.disk_memory import DiskMemory, StoredCell
@@ -18,12 +18,33 @@ from ..core.answer import Answer
 from ..core.answer_rows import answer_cell
 from ..core.errors import ImageError, InputError, ServerError
 from ..core.images import Picture, load_pictures
+from ..core.settings import Settings
 from ..core.table import MOST_COLUMNS, Cell, Column, Row, Table
-from ..core.trace import Program
+from ..core.trace import Form, Program
 from .request import Request
 
-if TYPE_CHECKING:
-    from .sets import ManyQuestions
+
+class Answerer(Protocol):
+    """What answers a table: a :class:`codevqa.CodeVQA`."""
+
+    @property
+    def settings(self) -> Settings:
+        """Every number of the method."""
+        ...
+
+    @property
+    def model_names(self) -> dict[str, str]:
+        """Model ids by role."""
+        ...
+
+    def ask(self, images: Pictures, question: str, *, form: Form) -> Answer:
+        """Answers a question about one picture."""
+        ...
+
+    def ask_stream(self, questions: Iterable[Any]) -> Generator[tuple[int, Answer]]:
+        """Answers many questions, each when it is ready."""
+        ...
+
 
 Questions: TypeAlias = "Mapping[str, str | Program] | Sequence[Column]"
 """Questions by the names of their columns. A question may end in its choices; a program answers in its place."""
@@ -202,7 +223,7 @@ class TableRun:
 
     # -- asking --------------------------------------------------------------------------------------------------------
 
-    def run(self, vqa: ManyQuestions, budget: Budget = NO_BUDGET, progress: Progress | None = None) -> None:
+    def run(self, vqa: Answerer, budget: Budget = NO_BUDGET, progress: Progress | None = None) -> None:
         """Asks what is missing, picture by picture.
 
         Args:
@@ -228,7 +249,7 @@ class TableRun:
                 if progress is not None:
                     progress(self.spent)
 
-    def _write_program(self, vqa: ManyQuestions, column: Column) -> None:
+    def _write_program(self, vqa: Answerer, column: Column) -> None:
         """Has the program of a column written, with the first picture about which one is."""
         source = ""
         for picture in self.pictures[:_TRIED]:
@@ -317,5 +338,5 @@ def _read_cell(column: Column, stored: StoredCell) -> Cell:
     return Cell(value, None if value is None else stored.chance, " ".join(filter(None, (stored.wrong or wrong,))))
 
 
-def _names(vqa: ManyQuestions) -> Iterable[str]:
-    return dict.fromkeys(vqa.engine.model_names.values())
+def _names(vqa: Answerer) -> Iterable[str]:
+    return dict.fromkeys(vqa.model_names.values())
