@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from ..core.table import Column, Row, Table
     from ..core.trace import Program
     from ..engine.tables import Budget, Progress, Spent, TableRun
+    from .collections import Pace
 
 FORECAST = 20
 """Pictures from which it is estimated what all of them take."""
@@ -220,11 +221,9 @@ def fill_table(
     return run
 
 
-def follow(pace: object, budget: Budget, *, agreed: bool) -> Progress:
+def follow(pace: Pace, budget: Budget, *, agreed: bool) -> Progress:
     """Returns what is told how far a table is: it shows that, and asks before a long one goes on."""
-    from .collections import LONG, Pace, agree
-
-    assert isinstance(pace, Pace)
+    from .collections import LONG, agree
 
     def tell(spent: Spent) -> None:
         nonlocal agreed

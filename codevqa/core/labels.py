@@ -7,8 +7,9 @@ give counts and shares an interval that holds whatever the models are worth (:mo
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 from .errors import InputError
 from .prediction_powered import Estimate, estimate_mean, refit_chances
@@ -108,7 +109,7 @@ def estimate_shares(table: Table, column: Column) -> Iterator[Share]:
     values = ["yes"] if column.kind == "yes_no" else list(dict.fromkeys(_frequent(cells)))[:MOST_VALUES]
     for value in values:
         rest = [cell for cell in cells if cell.truth is None]
-        yield _share(column, value, labels, rest, lambda answer, value=value: float(answer == value))
+        yield _share(column, value, labels, rest, partial(_equals, value))
 
 
 def right_of(table: Table, column: Column) -> tuple[int, int]:
@@ -119,9 +120,12 @@ def right_of(table: Table, column: Column) -> tuple[int, int]:
 
 
 def _share(
-    column: Column, value: Value, labels: Sequence[tuple[str, Cell]], rest: Sequence[Cell], measure: object
+    column: Column,
+    value: Value,
+    labels: Sequence[tuple[str, Cell]],
+    rest: Sequence[Cell],
+    measure: Callable[[Value], float],
 ) -> Share:
-    assert callable(measure)
     drawn = [cell for picked, cell in labels if picked == "random"]
     estimate = estimate_mean(
         [measure(cell.truth) for cell in drawn],
@@ -131,6 +135,10 @@ def _share(
     )
     everything = [cell for _, cell in labels] + list(rest)
     return Share(column.name, value, estimate, sum(measure(cell.value) for cell in everything) / len(everything))
+
+
+def _equals(wanted: Value, value: Value) -> float:
+    return float(value == wanted)
 
 
 def _number(value: Value) -> float:
