@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import io
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -13,15 +12,14 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from typer import Exit, Option
 
 from ..core.errors import InputError
-from ..core.table import SUFFIXES
+from ..core.table import SUFFIXES, Column, write_csv
 from .options import Chosen, From, Json, Pictures, Quiet, Recursive, Yes
 from .terminal import open_engine, warn
 
 if TYPE_CHECKING:
     from ..collections.collection import Collection
     from ..core.question_kind import Kind
-    from ..core.table import Column, Row, Table
-    from ..core.trace import Program
+    from ..core.table import Row, Table
     from ..engine.tables import Budget, Progress, Spent, TableRun
     from .collections import Pace
 
@@ -119,32 +117,28 @@ def table(
     raise Exit(int(bool(whole.left)))
 
 
-def read_questions(asked: Sequence[str] | None, programs: Sequence[str] | None) -> dict[str, str | Program]:
-    """Returns questions by name, as options say them.
+def read_questions(asked: Sequence[str] | None, programs: Sequence[str] | None) -> list[Column]:
+    """Returns the columns that options name.
 
     Raises:
-        InputError: one has no name, two have the same, or a program cannot be read.
+        InputError: there are none, one has no name, or a program cannot be read.
     """
     from ..core.input_files import read_text
-    from ..core.trace import Program
 
-    pairs: list[tuple[str, str | Program]] = []
+    columns = []
     for word in asked or ():
         name, colon, question = word.partition(":")
         if not colon or not name.strip():
             raise InputError(f"--ask {word!r:.80} has no name.", hint='Such as "dogs: How many dogs are there?".')
-        pairs.append((name.strip(), question.strip()))
+        columns.append(Column.parse(name, question))
     for word in programs or ():
         name, equals, file = word.partition("=")
         if not equals or not name.strip():
             raise InputError(f"--program {word!r:.80} must be NAME=FILE.py.")
-        pairs.append((name.strip(), Program(read_text(Path(file)), name.strip())))
-    if not pairs:
+        columns.append(Column.parse(name, name, read_text(Path(file))))
+    if not columns:
         raise InputError("A table needs questions.", hint='Give --ask "dogs: How many dogs are there?".')
-    names = [name.casefold() for name, _ in pairs]
-    if twice := next((name for name in names if names.count(name) > 1), None):
-        raise InputError(f"Two columns are called {twice!r}.", hint="Give each a name of its own.")
-    return dict(pairs)
+    return columns
 
 
 def read_budget(seconds: float | None, calls: int | None, price: str | None, money: float | None) -> Budget:
@@ -185,7 +179,7 @@ def save_rows(
     out: Path | None, name: str, question: str, kind: Kind, rows_of: Callable[[Column], Sequence[Row]]
 ) -> None:
     """Writes what one question says of each picture as a table, where a file is named."""
-    from ..core.table import Column, Table
+    from ..core.table import Table
 
     if out is not None:
         column = Column(name, question, kind)
@@ -288,11 +282,8 @@ def print_table(rows: Table, out: Path | None, *, json: bool, quiet: bool) -> No
 
 def csv_lines(rows: Table) -> Iterator[str]:
     """Yields the rows as lines of CSV."""
-    flat = rows.rows()
     text = io.StringIO()
-    writer = csv.DictWriter(text, list(flat[0]) if flat else ["filepath"], lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(flat)
+    write_csv(rows.rows(), text)
     yield from text.getvalue().splitlines()
 
 

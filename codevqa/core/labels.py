@@ -13,7 +13,6 @@ from functools import partial
 
 from .errors import InputError
 from .prediction_powered import Estimate, estimate_mean, refit_chances
-from .selection import READ
 from .table import Cell, Column, Row, Table, Value
 
 UNSURE = 0.25
@@ -56,7 +55,7 @@ def pick_for_labels(table: Table, count: int, seed: int = 0) -> Table:
     """
 
     def sureness(row: Row) -> float:
-        return min(_sureness(row.cells[column.name]) for column in table.columns)
+        return min(row.cells[column.name].sureness for column in table.columns)
 
     whole = [row for row in table.pictures if len(row.cells) == len(table.columns)]
     unsure = sorted((row for row in whole if sureness(row) < DOUBT), key=sureness)[: int(count * UNSURE)]
@@ -151,10 +150,6 @@ def _frequent(cells: Sequence[Cell]) -> list[Value]:
     return sorted(
         (value for value in set(values) if value is not None), key=lambda value: (-values.count(value), str(value))
     )
-
-
-def _sureness(cell: Cell) -> float:
-    return 0.0 if cell.value is None else READ if cell.chance is None else cell.chance
 
 
 def _refitted(table: Table, column: Column) -> Table:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import csv
 import json
 import os
+import secrets
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import IO, Any, TypeAlias
@@ -91,6 +92,11 @@ class Cell:
     truth: Value = None
     """What a person said it is; None where nobody did."""
 
+    @property
+    def sureness(self) -> float:
+        """Its chance, as an order: nothing is less sure than no value."""
+        return 0.0 if self.value is None else READ if self.chance is None else self.chance
+
 
 @dataclass(frozen=True)
 class Row:
@@ -136,8 +142,7 @@ class Table:
         """Returns the table with the pictures first of which least is sure."""
 
         def doubt(row: Row) -> float:
-            cells = (row.cells.get(column.name, Cell(None)) for column in self.columns)
-            return min((0.0 if cell.value is None else READ if cell.chance is None else cell.chance) for cell in cells)
+            return min(row.cells.get(column.name, Cell(None)).sureness for column in self.columns)
 
         return replace(self, pictures=tuple(sorted(self.pictures, key=doubt)))
 
@@ -169,9 +174,7 @@ class Table:
         rows = self.rows()
         with written_whole(place) as file:
             if place.suffix.lower() == ".csv":
-                writer = csv.DictWriter(file, list(rows[0]) if rows else ["filepath"])
-                writer.writeheader()
-                writer.writerows(rows)
+                write_csv(rows, file)
             elif place.suffix.lower() == ".jsonl":
                 file.writelines(f"{_escaped(json.dumps(row, ensure_ascii=False))}\n" for row in rows)
             else:
@@ -181,25 +184,41 @@ class Table:
         return f"<Table {len(self.pictures):,} pictures: {', '.join(column.name for column in self.columns)}>"
 
 
+def write_csv(rows: Sequence[Mapping[str, Any]], file: IO[str]) -> None:
+    """Writes rows of one table under their header."""
+    writer = csv.DictWriter(file, list(rows[0]) if rows else ["filepath"], lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+
+
 def _escaped(text: str) -> str:
     """Returns JSON in which half surrogate pairs, of paths that are no text, are escapes."""
     return text.encode("utf-8", "backslashreplace").decode()
 
 
+KEPT = "Is it open elsewhere? What was answered is kept: run the same again."
+"""What is to be done where a table cannot be written."""
+
+
 class written_whole:
     """Opens a text file that takes the place of another only when it is whole.
+
+    Args:
+        path: the file.
+        hint: what to do where it cannot be written.
 
     Raises:
         SetupError: it cannot be written; what was there before is.
     """
 
-    def __init__(self, path: Path) -> None:
-        self._path, self._part = path, path.with_name(f".{path.name}.{os.getpid()}")
+    def __init__(self, path: Path, hint: str = KEPT) -> None:
+        self._path, self._hint = path, hint
 
     def __enter__(self) -> IO[str]:
         try:
+            self._part = self._path.with_name(f".{self._path.name}.{secrets.token_hex(8)}.part")
             self._file = self._part.open("w", encoding="utf-8", errors="surrogateescape", newline="")
-        except OSError as error:
+        except (OSError, ValueError) as error:  # the latter for a path that no file can have
             raise self._failure(error) from None
         return self._file
 
@@ -215,6 +234,5 @@ class written_whole:
         if isinstance(error, OSError):
             raise self._failure(error) from None
 
-    def _failure(self, error: OSError) -> SetupError:
-        hint = "Is it open elsewhere? What was answered is kept: run the same again."
-        return SetupError(f"Cannot write {self._path}: {error.strerror or error}.", hint=hint)
+    def _failure(self, error: Exception) -> SetupError:
+        return SetupError(f"Cannot write {self._path}: {getattr(error, 'strerror', None) or error}.", hint=self._hint)

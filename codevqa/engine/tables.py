@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 import time
+from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
@@ -174,6 +175,7 @@ class TableRun:
             for place, source in enumerate(sources):
                 if isinstance(source, str | os.PathLike):
                     self._paths[place] = os.path.abspath(os.fsdecode(source))  # noqa: PTH100 - any name may come
+        self._copies = Counter(picture.key for picture in self.pictures)
         first = self.pictures[0]
         self._memory: DiskMemory | None = first.memory if isinstance(first, StoredPicture) and identity else None
         self._identity, self._fresh, self._rewrite, self._again = identity, fresh, rewrite, again
@@ -214,7 +216,7 @@ class TableRun:
             picture.key: sum(picture.key not in self._cells[column.name] for column in self.columns)
             for picture in self.pictures
         }
-        self.spent.rows = sum(not self._rows_left[picture.key] for picture in self.pictures)
+        self.spent.rows = sum(count for key, count in self._copies.items() if not self._rows_left[key])
 
     @property
     def missing(self) -> bool:
@@ -294,16 +296,11 @@ class TableRun:
         self._cells[column.name][picture.key] = cell
         self._rows_left[picture.key] -= 1
         if not self._rows_left[picture.key]:
-            same = sum(other.key == picture.key for other in self.pictures) if self._has_copies else 1
-            self.spent.rows += same
-            self.spent.new += same
+            self.spent.rows += self._copies[picture.key]
+            self.spent.new += self._copies[picture.key]
         kept = answer.error is None or answer.error.type not in _ASKED_ANEW
         if self._memory is not None and kept:
             self._memory.add_cells([(self._cell_of(column), picture.key, cell)])
-
-    @property
-    def _has_copies(self) -> bool:
-        return len(self._rows_left) < len(self.pictures)
 
     def _spend(self, answer: Answer) -> None:
         if answer.cost is not None:

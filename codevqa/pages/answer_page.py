@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-import secrets
 from pathlib import Path
 
 from ..collections.collection import Pictures, freeze_pictures
 from ..core.answer import Answer
-from ..core.errors import CodeVQAError, InputError, SetupError
+from ..core.errors import CodeVQAError, InputError
 from ..core.images import Picture, load_pictures
+from ..core.table import written_whole
 from .render import answer_fragment, trace_page
 from .words import images_of
 
@@ -17,33 +17,16 @@ from .words import images_of
 def save(answer: Answer, path: str | os.PathLike[str], images: Pictures | None = None) -> None:
     """Writes an answer's page, first beside its place and then into it. See :meth:`codevqa.Answer.save_html`."""
     page = trace_page(answer, pictures_of(answer, images))
-    target = Path(path)
-    beside = target.with_name(f".{secrets.token_hex(8)}.part") if target.name else target
-    try:
-        try:
-            beside.write_text(page, encoding="utf-8", newline="\n")
-            beside.replace(target)
-        finally:
-            beside.unlink(missing_ok=True)
-    except (OSError, ValueError) as error:  # the latter for a path that no file can have
-        reason = getattr(error, "strerror", None) or error
-        raise SetupError(f"Cannot write {os.fspath(path)}: {reason}.", hint="Give another file.") from None
+    with written_whole(Path(path), "Give another file.") as file:
+        file.write(page)
 
 
-def fragment(answer: Answer) -> str:
-    """Returns what a notebook shows of an answer."""
+def fragment(answer: Answer, *, alone: bool = True) -> str:
+    """Returns what a notebook shows of an answer; ``alone`` is False on a page that has the styles."""
     try:
-        return answer_fragment(answer, pictures_of(answer))
+        return answer_fragment(answer, pictures_of(answer), alone=alone)
     except CodeVQAError:  # the pictures are gone; the rest can still be shown
-        return answer_fragment(answer, ())
-
-
-def fragment_alone(answer: Answer) -> str:
-    """Returns an answer for a page that has the styles; without its pictures where these are gone."""
-    try:
-        return answer_fragment(answer, pictures_of(answer), alone=False)
-    except CodeVQAError:
-        return answer_fragment(answer, (), alone=False)
+        return answer_fragment(answer, (), alone=alone)
 
 
 def pictures_of(answer: Answer, images: Pictures | None = None) -> tuple[Picture, ...]:

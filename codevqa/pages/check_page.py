@@ -9,7 +9,7 @@ from markupsafe import Markup
 from .. import __version__
 from ..core.answer import Answer
 from ..core.rules import Verdict
-from .answer_page import fragment_alone
+from .answer_page import fragment
 from .render import program_html, rules_html
 
 
@@ -24,7 +24,7 @@ def rules_page(verdicts: Sequence[Verdict], evidence: Mapping[tuple[str, str], A
     for verdict in verdicts:
         doubtful = [*verdict.of("fail"), *verdict.of("look")]
         shown = [
-            (picture, Markup(fragment_alone(answer)))
+            (picture, Markup(fragment(answer, alone=False)))
             for picture in doubtful
             if (answer := evidence.get((verdict.rule.name, picture.picture))) is not None
         ]
