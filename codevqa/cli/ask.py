@@ -19,6 +19,7 @@ from .options import (
     AsSet,
     Chosen,
     Evidence,
+    Force,
     From,
     Images,
     Json,
@@ -67,6 +68,7 @@ def ask(
         Option(help="Baselines: pnpvqa reads captions, direct asks a vision-language model once."),
     ] = "codevqa",
     shots: Shots = None,
+    force: Force = None,
     as_set: AsSet = False,
     recursive: Recursive = False,
     listed: From = None,
@@ -82,6 +84,7 @@ def ask(
     Give one question with -q, a file of questions with --questions, or type them one after another.
     """
     needs("--evidence", evidence, "--json or --questions", json or questions)
+    choice = choice.but(force=force)
     if method != "codevqa":
         _check_baseline(method, shots, choice)
     options: AskOptions = {"form": "set" if as_set else None, "method": method, "shots": shots}

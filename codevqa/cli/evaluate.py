@@ -15,6 +15,7 @@ from ..core.errors import InputError, UnknownNameError
 from .options import (
     Chosen,
     Config,
+    Force,
     LanguageModel,
     Quiet,
     RayActors,
@@ -81,6 +82,7 @@ def evaluate(
     permutations: Annotated[int | None, Option(help="NLVR: how many of a statement's six pictures to ask.")] = None,
     record: Annotated[bool, Option("--record", help="Keep every model call in --out, for --replay.")] = False,
     replay: Annotated[Path | None, Option(help="Answer from a recorded run, without models.")] = None,
+    force: Force = None,
     where: Where = "local",
     ray_address: RayAddress = None,
     ray_actors: RayActors = None,
@@ -112,7 +114,7 @@ def evaluate(
     opened = open_dataset(dataset, data, split, permutations=permutations, group_by=group_by or (), columns=columns)
     if sample is not None:
         opened = draw(opened, sample, sample_seed or 0)
-    choice = choice.but(seed=seed, workers=workers)
+    choice = choice.but(seed=seed, workers=workers, force=force)
     configuration = choice.configure()  # a mistake is told before anything is asked
     methods = methods_for(method, configuration, replay)
     variant = variant or next((layer.origin.split()[1] for layer in choice.layers if layer.optional), "")

@@ -25,6 +25,7 @@ from ..core.errors import CodeVQAError, InputError, SetupError
 from .ask import ask, prompt, run
 from .check import CANNOT, check
 from .demo import demo
+from .doctor import doctor
 from .evaluate import evaluate, reproduce
 from .models import config, convert, download, models
 from .options import choosing
@@ -36,7 +37,7 @@ from .terminal import warn
 TASKS: Mapping[str, tuple[Callable[..., None], ...]] = {
     "Ask": (ask, table, check, select, group, compare, index, demo),
     "Look inside": (run, prompt, config),
-    "Models and data": (models, download, convert, mini_data),
+    "Models and data": (models, doctor, download, convert, mini_data),
     "Evaluate": (evaluate, reproduce, report, diff, runs, merge, export),
 }
 """The commands, as the help groups them."""
@@ -51,6 +52,7 @@ EXAMPLES: Mapping[Callable[..., None], str] = {
     run: "codevqa run program.py photo.jpg",
     prompt: 'codevqa prompt -q "Is there a dog?"',
     config: "codevqa config --preset base > my.toml",
+    doctor: "codevqa doctor --preset api --model NAME --save my.toml",
     download: "codevqa download base --dry-run",
     mini_data: "codevqa mini-data drawn --limit 20 --only gqa",
     evaluate: "codevqa eval gqa --data drawn --split val_balanced --out runs/first",

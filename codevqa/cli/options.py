@@ -59,6 +59,10 @@ Sets = Annotated[
 Fresh = Annotated[
     bool | None, Option("--fresh", help="Ask model servers anew what they answered before; else it is looked up.")
 ]
+Force = Annotated[
+    bool | None,
+    Option("--force", help="direct: show more pictures at once than the model's chart (doctor) saw answered."),
+]
 Include = Annotated[
     list[Path] | None, Option(metavar="FILE.py", help="Import your own primitives, models, data sets; repeatable.")
 ]
@@ -112,6 +116,7 @@ _SETS: Mapping[str, tuple[str, ...]] = {
     "seed": ("seed",),
     "workers": ("workers",),
     "fresh": ("fresh",),
+    "force": ("query.over_limit",),
     "exact": ("sets.exact",),
     "seconds": ("sets.seconds",),
 }

@@ -105,9 +105,11 @@ class InternalError(CodeVQAError):
 class ModelError(CodeVQAError):
     """A model failed while it was asked."""
 
-    def __init__(self, message: str, *, hint: str = "", retryable: bool = False) -> None:
+    def __init__(self, message: str, *, hint: str = "", retryable: bool = False, wait: float = 0.0) -> None:
         super().__init__(message, hint=hint)
         self.retryable = retryable
+        self.wait = wait
+        """Seconds that a server asks to wait."""
 
     def after(self, program: ProgramError) -> Self:
         """Returns a copy that says that this failed in the place of a program, and why that had failed.
@@ -125,6 +127,14 @@ class ModelError(CodeVQAError):
 
 class PromptTooLongError(ModelError):
     """A prompt does not fit into the model's context: an answer that this model cannot give, whenever it is asked."""
+
+
+class NoEyesError(ModelError):
+    """A model that reads text alone was shown a picture."""
+
+
+class PictureLimitError(ModelError):
+    """A vision-language model would be shown more pictures at once than its chart saw answered."""
 
 
 class EmptyReadingError(ModelError):

@@ -132,6 +132,13 @@ class QuerySettings(_Table):
     stated: bool = False
     """Whether a number that captions state ("a stack of three books") is taken without asking the reader, who may be
     too small to copy it. Measured on drawn pictures only."""
+    pictures: _From0 | None = None
+    """Most pictures that a vision-language model is shown at once; None shows it as many as it has room for. Its chart
+    (``codevqa doctor``) tells. More are shown in parts to what a program asks, and refused to the method ``direct``."""
+    over_limit: bool = False
+    """Whether ``direct`` shows more than that all the same."""
+    probabilities: bool = True
+    """Whether a vision-language model is asked how probable yes and no are."""
     doubt: Annotated[float, Field(ge=0, le=0.5)] = 0.01
     """The witness is sure where the matcher's probability is below this, or above 1 minus this."""
 
@@ -272,6 +279,8 @@ class Settings(_Table):
     ahead: bool = True
     """Whether calls that a program is certain to make, such as one for each image of a set, are begun when it starts.
     Answers, traces and errors stay the same; only the time differs."""
+    chart: str = ""
+    """Date and result of the chart (``codevqa doctor``) of what answers about pictures; reports repeat it."""
     strict_domain: bool = False
     """Whether a question outside of what the models know is answered "I don't know", and no model asked; where a preset
     declares its domain. Else it is answered, with a warning. A program of the user's always runs."""

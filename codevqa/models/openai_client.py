@@ -308,7 +308,7 @@ class OpenAIClient:
         detail = f": {detail[:200]}{'...' if len(detail) > 200 else ''}" if detail else ""
         own = self._proxy and (failure.status in (403, 407, 502, 503, 504) or not failure.what)
         hint = f"Mend or unset {self._proxy}, or list the server in NO_PROXY." if own else failure.hint
-        return failure.kind(f"{did}{tries}{detail}.", hint=hint, retryable=failure.passing)
+        return failure.kind(f"{did}{tries}{detail}.", hint=hint, retryable=failure.passing, wait=failure.wait)
 
 
 def _unless_cancelled(

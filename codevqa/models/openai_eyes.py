@@ -12,7 +12,7 @@ from typing import Any, Literal, Unpack
 
 from cachetools import LRUCache, cached
 
-from ..core.errors import ModelError, SetupError
+from ..core.errors import NoEyesError, SetupError
 from ..core.images import Picture
 from .http_backend import Exchange
 from .options import ServerOptions
@@ -71,7 +71,8 @@ class OpenAIEyes(ServedModel):
         """Answers each request at temperature 0; the requests of one call are in flight together.
 
         Raises:
-            ServerError, ModelError: as :meth:`.openai_lm.OpenAILM.generate` says; ModelError if the model has no eyes.
+            ServerError, ModelError: as :meth:`.openai_lm.OpenAILM.generate` says; NoEyesError if the model
+                reads text alone.
         """
         return self._together(self._look, requests)
 
@@ -90,12 +91,13 @@ class OpenAIEyes(ServedModel):
             chances(reply.beginnings, request.choices),
             reply.tokens("prompt_tokens"),
             reply.tokens("completion_tokens"),
+            reply.thinks,
         )
 
     def _adapt(self, failure: Failure, sent: dict[str, Any]) -> frozenset[str]:
         if failure.status >= 400 and _BLIND.search(failure.detail):
             hint = "Name a vision-language model; llama.cpp's server also needs its --mmproj FILE."
-            raise self._error(Failure("cannot see pictures", failure.detail, hint, ModelError), 1) from None
+            raise self._error(Failure("cannot see pictures", failure.detail, hint, NoEyesError), 1) from None
         return super()._adapt(failure, sent)
 
 

@@ -218,6 +218,8 @@ class Sight:
     """Probability of each choice, in the order of the request's; none where the model does not tell."""
     prompt_tokens: int = 0
     completion_tokens: int = 0
+    thinks: bool = False
+    """Whether thoughts came before the text, as far as the model's server shows."""
 
 
 class Eyes(Protocol):

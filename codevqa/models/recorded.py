@@ -148,7 +148,7 @@ def _from_stored(kind: str, stored: StoredCall) -> Any:
             return _as_text(data)
         case "look":
             chances = tuple((_as_text(choice), float(chance)) for choice, chance in data[1])
-            return Sight(_as_text(data[0]), chances, *map(int, data[2:]))
+            return Sight(_as_text(data[0]), chances, int(data[2]), int(data[3]), any(data[4:]))
         case "detect":
             return tuple(Box(*map(float, row)) for row in data)
     array = np.frombuffer(stored.data or b"", np.dtype(data["dtype"])).reshape(data["shape"])

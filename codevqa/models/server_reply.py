@@ -138,6 +138,11 @@ class ServerReply:
         return text if rest == text or not text.endswith(rest) else rest.lstrip()
 
     @property
+    def thinks(self) -> bool:
+        """Whether thoughts came with the text."""
+        return self._thinks or self.text.strip() != whole_characters(self._raw).strip()
+
+    @property
     def beginnings(self) -> dict[str, float]:
         """The likeliest tokens for the text to begin with, each with its probability; none where that isn't told."""
         try:

@@ -14,7 +14,7 @@ from .checkpoints import find_checkpoint
 from .configuration import Configuration, public
 from .presets import preset
 
-FREE = frozenset(("workers", "batch_wait", "max_batch", "remember", "fresh", "ahead"))
+FREE = frozenset(("workers", "batch_wait", "max_batch", "remember", "fresh", "ahead", "chart"))
 """Settings that change no answer."""
 _ENDINGS = (".safetensors", ".bin", ".pth", ".pt")
 

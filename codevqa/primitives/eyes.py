@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ..batching.model_services import ModelServices
+from ..core.errors import PictureLimitError
 from ..core.images import Picture
 from ..core.question_kind import question_kind, word_question
 from ..core.settings import QuerySettings
@@ -21,7 +22,7 @@ from .parts import Numbered, Reading, context_of, read_in_parts, read_reply
 
 SHORT = "Answer the question using a single word or phrase."
 """What follows a question where its prompt set names nothing else."""
-_YES_NO = ("yes", "no")
+YES_NO = ("yes", "no")
 _SIZES = 16
 """Sizes of pictures whose tokens are counted: of others the most that one of these takes."""
 
@@ -59,15 +60,17 @@ class Eyesight:
         statement of the user's is asked as "Is it true that ...?".
 
         Raises:
+            PictureLimitError: a user's whole question is about more than ``query.pictures``.
             PromptTooLongError: the model has no room for pictures that cannot be shown in parts.
             ModelError: the model failed.
         """
         stated = about is None and self._prompts[task].statements
         asked = word_question(question, "asked", form) if stated else question
         kind = question_kind(asked)
-        choices = _YES_NO if kind.kind == "yes_no" else kind.choices if len(kind.choices) > 1 else ()
+        choices = YES_NO if kind.kind == "yes_no" else kind.choices if len(kind.choices) > 1 else ()
         text = f"{asked}\n{self._prompts[task].instruction or SHORT}"
-        fit = await self._fit([picture for _, picture in pictures], text)
+        fit = self._limit(len(pictures), whole=about is None and parts is None)
+        fit = min(fit, await self._fit([picture for _, picture in pictures], text))
         if fit < len(pictures):
             return await read_in_parts(
                 pictures,
@@ -78,7 +81,12 @@ class Eyesight:
                 parts=parts,
             )
         sight = await self._services.look(
-            LookRequest(tuple(picture for _, picture in pictures), text, self._settings.max_tokens, choices)
+            LookRequest(
+                tuple(picture for _, picture in pictures),
+                text,
+                self._settings.max_tokens,
+                choices if self._settings.probabilities else (),
+            )
         )
         seen = Evidence(
             kind="eyes",
@@ -91,8 +99,21 @@ class Eyesight:
         )
         if not self._settings.fit:
             return Reading(sight.text.strip().lower(), (seen,))
-        answer, unread = read_reply(sight.text, kind, sight.chances if choices == _YES_NO else ())
+        answer, unread = read_reply(sight.text, kind, sight.chances if choices == YES_NO else ())
         return Reading(answer, (seen,), unread)
+
+    def _limit(self, count: int, *, whole: bool) -> int:
+        """Returns how many of so many pictures may be shown at once; a user's whole question is asked once, or not."""
+        limit = self._settings.pictures
+        if limit is None or count <= limit or (whole and self._settings.over_limit):
+            return count
+        if whole:
+            shown = f"{count:,} {'pictures' if count > 1 else 'picture'}"
+            raise PictureLimitError(
+                f"This model was seen to answer about {limit:,} at once, not {shown}.",
+                hint="Ask all the same with --force (query.over_limit), or use the method codevqa.",
+            )
+        return max(1, limit)
 
     async def _fit(self, pictures: Sequence[Picture], text: str) -> int:
         """Returns how many of some pictures the model has room for, about; all where it does not tell."""

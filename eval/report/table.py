@@ -12,7 +12,8 @@ from .figures import Summary
 def summary_lines(info: RunInfo, summary: Summary, pace: RunPace | None = None) -> list[str]:
     """Returns the main figures of a run: accuracy of each method, their difference, errors."""
     hidden = f", {summary.hidden:,} without a published answer" if summary.hidden else ""
-    lines = [f"{info.data_name} {info.split}: {summary.examples:,} questions{hidden}; {summary.metric}"]
+    lines = [info.chart_warning] if info.chart_warning else []
+    lines += [f"{info.data_name} {info.split}: {summary.examples:,} questions{hidden}; {summary.metric}"]
     if info.questions is not None and summary.examples < info.questions:
         lines.append(f"{info.questions:,} were wanted: the run is not complete")
     if info.unofficial:

@@ -93,6 +93,8 @@ def _run_facts(info: RunInfo, summary: Summary) -> Iterator[tuple[str, str]]:
     if info.preset:
         yield "preset", info.preset
     yield from ((role.replace("_", " "), model_name(model)) for role, model in info.models.items())
+    if info.chart_note:
+        yield "chart", info.chart_note
     yield "prompts", f"{info.prompts} (SHA-256 {info.prompt_hash[:16]})"
     yield "seeds", ", ".join(map(str, info.seeds))
     if info.data_hash:

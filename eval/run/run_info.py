@@ -88,6 +88,29 @@ class RunInfo:
         return "; ".join(words)
 
     @property
+    def chart_warning(self) -> str:
+        """Why figures of direct are in doubt: its model fails the chart, or was shown more than that allows."""
+        chart, query = str(self.settings.get("chart", "")), self.settings.get("query", {})
+        if "direct" not in self.methods:
+            return ""
+        words = (
+            [f"The model that direct asks fails its chart of {chart.replace(': fails', ':', 1)}."]
+            if ": fails" in chart
+            else []
+        )
+        if query.get("over_limit") and query.get("pictures") is not None:
+            words.append(
+                f"Direct was shown more than the {query['pictures']} pictures at once that the chart saw answered."
+            )
+        return " ".join(words)
+
+    @property
+    def chart_note(self) -> str:
+        """Date and result of the chart of what answers about pictures; empty where it has no eyes."""
+        none = "none: 'codevqa doctor' shows whether the model looks at each picture" if "eyes" in self.models else ""
+        return str(self.settings.get("chart", "")) or none
+
+    @property
     def flat_settings(self) -> dict[str, Any]:
         """The settings under dotted names, such as ``query.captions``."""
         return flatten_tables(self.settings)

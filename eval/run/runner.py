@@ -76,7 +76,7 @@ def evaluate(
         raise InputError("There is nothing to ask again in a new run.", hint="Give --resume with --retry-errors.")
     if Store.exists(out) and not resume:
         Store.create(out, RunInfo(dataset.name, dataset.split, ()))  # raises
-    questions, ends = look_over(dataset, offset, limit, pictures=missing_pictures == "stop")
+    questions, ends, pictures = look_over(dataset, offset, limit, pictures=missing_pictures == "stop")
     vqa = engine if isinstance(engine, CodeVQA) else engine()
     answerer = LocalAnswerer(vqa) if isinstance(vqa, CodeVQA) else vqa
     try:
@@ -85,6 +85,7 @@ def evaluate(
             check_method(method, info.methods)
         first = info.settings["seed"]
         methods = tuple(dict.fromkeys(methods or info.methods))
+        check_limit(info, methods, pictures)
         info = replace(info, methods=methods, seeds=tuple(range(first, first + seeds)), variant=variant)
         info = replace(info, offset=offset, limit=limit, questions=questions, ends=ends)
         with ExitStack() as kept_open:
@@ -121,7 +122,22 @@ def open_run(out: Path | str, info: RunInfo) -> Store:
     return store
 
 
-def look_over(dataset: DataSet, offset: int, limit: int | None, *, pictures: bool) -> tuple[int, bool]:
+def check_limit(info: RunInfo, methods: Sequence[Method], pictures: int) -> None:
+    """Refuses to ask a vision-language model about more pictures at once than its chart saw answered.
+
+    Raises:
+        InputError: a question has more, and nobody said that it is asked all the same.
+    """
+    limit = info.settings["query"]["pictures"]
+    if "direct" in methods and limit is not None and pictures > limit and not info.settings["query"]["over_limit"]:
+        raise InputError(
+            f"Questions have up to {pictures:,} pictures, and the model of the method direct was seen to answer about "
+            f"{limit:,} at once ({info.settings['chart'] or 'query.pictures'}).",
+            hint="Leave direct out, or give --force: the report will say so.",
+        )
+
+
+def look_over(dataset: DataSet, offset: int, limit: int | None, *, pictures: bool) -> tuple[int, bool, int]:
     """Reads through what will be asked, before a model is loaded.
 
     Args:
@@ -131,7 +147,7 @@ def look_over(dataset: DataSet, offset: int, limit: int | None, *, pictures: boo
         pictures: whether the pictures have to be there.
 
     Returns:
-        How many ids there are to ask about, and whether the data set ends with them.
+        How many ids there are to ask about, whether the data set ends with them, and the most pictures of one.
 
     Raises:
         InputError: there is nothing to ask, or pictures are missing or unreadable.
@@ -139,12 +155,13 @@ def look_over(dataset: DataSet, offset: int, limit: int | None, *, pictures: boo
     end = None if limit is None else offset + limit
     checked: dict[Located, str] = {}
     ids: set[str] = set()
-    count = 0
+    count = most = 0
     for count, example in enumerate(dataset, 1):
         if end is not None and count > end:
             break
         if count > offset and example.id not in ids:
             ids.add(example.id)
+            most = max(most, len(example.images))
             asked = {Located(image.path, image.member): image for image in example.images if pictures}
             checked |= {key: image.wrong for key, image in asked.items() if key not in checked}
     if not count:
@@ -157,4 +174,4 @@ def look_over(dataset: DataSet, offset: int, limit: int | None, *, pictures: boo
             f"{len(bad):,} of {len(checked):,} pictures are {how}, first: {bad[0]}.",
             hint="Put them there, or ask the rest with --missing-pictures skip.",
         )
-    return len(ids), end is None or count <= end
+    return len(ids), end is None or count <= end, most

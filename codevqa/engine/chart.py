@@ -1,0 +1,359 @@
+"""An eye chart for models: does a model look at each picture that it is shown, and what are its limits?
+
+Servers are known to show a model only the first or the last of several pictures, to lose their order, to shrink them,
+to drop them silently, and to cut long prompts. So cards are drawn whose answers are known, new ones for each seed.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from statistics import median
+from typing import Any, Literal, TypeAlias
+
+from ..core.answer_words import number_in, yes_or_no
+from ..core.errors import CodeVQAError, InputError, ModelError, NoEyesError, ServerError
+from ..core.images import Picture
+from ..models.protocols import Eyes, LookRequest, Sight
+from ..primitives.eyes import SHORT, YES_NO
+from .chart_cards import COLORS, SHEET, SIZES, Card, Cards
+
+Verdict: TypeAlias = Literal["ok", "weak", "fails", "unknown"]
+REQUESTS = 50
+"""Requests of a whole chart, at most."""
+SETS, COUNTS = (2, 5, 10), (2, 3, 4, 5, 7, 10)
+"""Pictures that are shown together, and dots that are counted."""
+PROMPTS = (1_000, 4_000, 16_000)
+"""Lengths of prompts, in tokens, about."""
+AMPLE = 1_024
+"""Tokens of a long answer, and of any where thoughts take those that the settings allow."""
+_LIST = "Read the {} from {}. Answer with the {} only, separated by commas."
+_FILLER, _FILLER_TOKENS = "The sky is blue. ", 5
+LONGEST = 160
+"""Characters of what is told of a refusal."""
+_SLOW_S = 60.0
+"""Seconds of a chart above which it is told how long it will take."""
+
+
+class OutOfTimeError(CodeVQAError):
+    """The chart's seconds are over."""
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What one test measured."""
+
+    test: str
+    verdict: Verdict
+    measured: str
+    """The result, in a few words."""
+    meaning: str
+    """What the test is for."""
+    limit: int | None = None
+    """The number that follows: pictures, pixels, dots or tokens; None where none does."""
+
+
+@dataclass(frozen=True)
+class Chart:
+    """What all tests measured."""
+
+    model: str
+    server: str
+    """Its address; empty where the model runs here."""
+    date: str
+    seed: int
+    requests: int
+    seconds: float
+    findings: tuple[Finding, ...]
+    stopped: str = ""
+    """Why not all tests ran; empty where all did."""
+
+    @property
+    def result(self) -> str:
+        """Date and result on one line, as reports repeat it."""
+        bad = [f"{finding.test} ({finding.measured})" for finding in self.findings if finding.verdict == "fails"]
+        partly = f"; not finished after {len(self.findings)} tests" if self.stopped else ""
+        return f"{self.date}: {'fails ' + ', '.join(bad) if bad else 'passed'}{partly}"
+
+    def settings(self) -> dict[str, object]:
+        """Returns the settings that follow, under dotted names."""
+        by_test = {finding.test: finding for finding in self.findings}
+        values: dict[str, object] = {"chart": self.result}
+        for test, name in (
+            ("pictures", "query.pictures"),
+            ("sees", "query.pictures"),
+            ("thoughts", "query.max_tokens"),
+        ):
+            if test in by_test and (limit := by_test[test].limit) is not None:
+                values[name] = limit
+        if "probabilities" in by_test and by_test["probabilities"].verdict != "ok":
+            values["query.probabilities"] = False
+        return values
+
+
+class Examination:
+    """Holds a chart up to a model, a request after the other.
+
+    Args:
+        eyes: the model.
+        seed: of the cards.
+        max_tokens: tokens of an answer, as the settings say.
+        seconds: no request begins after so many.
+        tell: is told how long the chart takes, where that is more than a minute.
+    """
+
+    def __init__(
+        self,
+        eyes: Eyes,
+        *,
+        seed: int = 0,
+        max_tokens: int = 20,
+        seconds: float = 600.0,
+        tell: Callable[[str], None] = lambda line: None,
+    ) -> None:
+        self._eyes: Any = eyes
+        self._tell = tell
+        self._cards = Cards(seed)
+        self._tokens, self._seconds, self._until = max_tokens, seconds, time.monotonic() + seconds
+        self._took: list[float] = []
+        self._thoughts: list[int] = []
+        """Tokens of answers that came after thoughts."""
+        self._chances: list[tuple[str, dict[str, float]]] = []
+        """Replies to yes or no, and what they say of both."""
+        self._talks = 0
+        self._starved = self._forecast = False
+        self._reads = "numbers"
+        """What the model reads from cards: ``numbers``, ``colors``, or nothing."""
+
+    @property
+    def requests(self) -> int:
+        """How many were answered."""
+        return len(self._took)
+
+    def findings(self) -> Iterator[Finding]:
+        """Runs the tests, and yields what each measured as soon as it is over.
+
+        Raises:
+            OutOfTimeError: the seconds are over; what was yielded until then holds.
+            ModelError: the model failed; ServerError when its server is down, or refuses all.
+        """
+        with_pictures = (self._sees, self._shows_all, self._says_yes, self._tells_chances, self._tells_sides)
+        try:
+            for test in (*with_pictures, self._reads_small, self._counts, self._repeats):
+                yield test()
+        except NoEyesError as error:
+            yield Finding("sees", "fails", "no eyes", f"It refuses pictures: {error.message}", 0)
+        yield self._reads_long_prompts()
+        yield self._thinks()
+        if self._took:
+            measured = f"{median(self._took):.2f} s, at most {max(self._took):.1f} s"
+            yield Finding("seconds", "ok", measured, "Seconds of one request while no other is under way.")
+
+    # -- asking ------------------------------------------------------------------------------------------------------
+
+    def _ask(self, pictures: Sequence[Picture], text: str, choices: Sequence[str] = (), *, short: bool = True) -> Sight:
+        left = self._until - time.monotonic()
+        if left <= max(self._took[-3:], default=0.0):
+            raise OutOfTimeError(f"The {self._seconds:g} seconds are over.", hint="Give --seconds more.")
+        if hasattr(self._eyes, "max_wait"):  # a server that says when it will answer is waited for
+            self._eyes.max_wait, self._eyes.timeout = left, min(self._eyes.timeout, left)
+        tokens = self._tokens if short and not self._starved else AMPLE
+        request = LookRequest(tuple(pictures), f"{text}\n{SHORT}" if short else text, tokens, tuple(choices))
+        began = time.monotonic()
+        try:
+            sight: Sight = self._eyes.look([request])[0]
+        except ModelError as error:
+            if error.wait > left:
+                raise OutOfTimeError(f"{error.message} That is longer than --seconds {self._seconds:g}.") from None
+            if self._took or self._starved or isinstance(error, ServerError | NoEyesError):
+                raise
+            self._starved = True  # its thoughts may take more tokens than an answer has
+            return self._ask(pictures, text, choices, short=short)
+        self._took.append(time.monotonic() - began)
+        if sight.thinks or self._starved:
+            self._thoughts.append(sight.completion_tokens)
+        self._talks += short and len(sight.text.split()) > 8
+        more, pace = REQUESTS - self.requests, sum(self._took[-3:]) / len(self._took[-3:])
+        if self.requests > 1 and more * pace > _SLOW_S and not self._forecast:
+            self._forecast = True
+            self._tell(
+                f"{pace:.0f} s a request: about {more * pace:,.0f} s more; it ends at --seconds {self._seconds:g}"
+            )
+        return sight
+
+    def _name(self, card: Card, pictures: Sequence[Picture]) -> str:
+        """Returns the word or number that the answer to a card's question names of pictures; empty if not just one."""
+        text = self._ask(pictures, card.question).text.lower()
+        named = {word for word in card.words if re.search(rf"\b{word}\b", text)} if card.words else {*_numbers(text)}
+        return named.pop() if len(named) == 1 else ""
+
+    # -- tests -------------------------------------------------------------------------------------------------------
+
+    def _sees(self) -> Finding:
+        right, without = dict.fromkeys(("numbers", "colors", "shapes", "arrows"), 0), 0
+        for beside in ([self._cards.blank], []):  # a blank card, then none
+            cards = self._cards.number(), self._cards.thing(), self._cards.thing("shape"), self._cards.arrow()
+            for kind, card in zip(right, cards, strict=True):
+                right[kind] += self._name(card, [card.picture]) == card.answer
+                try:
+                    without += self._name(card, beside) == card.answer
+                except CodeVQAError as error:  # some models cannot be asked without a picture
+                    if beside or isinstance(error, ServerError | OutOfTimeError):
+                        raise
+        self._reads = next((kind for kind in ("numbers", "colors") if right[kind] == 2), "")
+        total, parts = sum(right.values()), ", ".join(f"{kind} {count}" for kind, count in right.items())
+        verdict = _verdict(total, 6, 3) if total - without > 2 else "fails"
+        measured = f"{total} of 8, {without} without the card"
+        measured = measured if total > without else f"no eyes: {measured}"
+        limit = 0 if verdict == "fails" else None
+        return Finding("sees", verdict, measured, f"Cards of each kind, 2 at most: {parts}.", limit)
+
+    def _shows_all(self) -> Finding:
+        meaning = "Pictures of one request that are all seen, in their places. The method direct shows no more."
+        if not self._reads:
+            return Finding("pictures", "unknown", "reads neither numbers nor colors", meaning)
+        limit = 1
+        for count in SETS:
+            try:
+                wrong = self._misses(count)
+            except ModelError as error:
+                if isinstance(error, ServerError):
+                    raise
+                return Finding("pictures", "weak", f"{limit}; refuses {count}", f"{meaning} {error}"[:LONGEST], limit)
+            if wrong:
+                return Finding("pictures", "fails", f"{limit}; of {count} {wrong}", meaning, limit)
+            limit = count
+        return Finding("pictures", "ok", str(limit), meaning, limit)
+
+    def _misses(self, count: int) -> str:
+        """Shows so many pictures, twice; says what is wrong with what was seen, empty where nothing is."""
+        question = _LIST.format(self._reads, f"these {count} pictures in order", self._reads)
+        hits, turned, seen = 0, 0, [0] * count
+        for _ in range(2):
+            cards = [self._cards.number() if self._reads == "numbers" else self._cards.thing() for _ in seen]
+            text = self._ask([card.picture for card in cards], question, short=False).text.lower()
+            listed = _numbers(text) if self._reads == "numbers" else re.findall("|".join(COLORS), text)
+            answers = [card.answer for card in cards]
+            hits += sum(map(str.__eq__, listed, answers))
+            seen = [before + (answer in listed) for before, answer in zip(seen, answers, strict=True)]
+            turned += listed == answers[::-1]
+        slips = int(count > 2)
+        if hits >= 2 * count - slips:
+            return ""
+        if sum(seen) >= 2 * count - slips:
+            return "all, in reversed order" if turned == 2 else "all, in another order"
+        return f"only number {', '.join(map(str, places))}" if (places := _places(seen)) else "none"
+
+    def _says_yes(self) -> Finding:
+        pairs = yes = 0
+        for _ in range(4):
+            card = self._cards.thing()
+            other = self._cards.random.choice([name for name in COLORS if name != card.answer])
+            right = 0
+            for name in self._cards.random.sample((card.answer, other), 2):
+                sight = self._ask(
+                    [card.picture], card.question.replace("What color is", "Is").replace("?", f" {name}?"), YES_NO
+                )
+                reply = yes_or_no(sight.text)
+                right += reply == ("yes" if name == card.answer else "no")
+                yes += reply == "yes"
+                self._chances.append((reply, dict(sight.chances)))
+            pairs += right == 2
+        measured = f"{pairs} of 4 pairs, yes to {yes} of 8"
+        return Finding("yes and no", _verdict(pairs, 4, 3), measured, "Yes and no are right once each of a card.")
+
+    def _tells_chances(self) -> Finding:
+        likeliest = [(reply, max(chances, key=chances.__getitem__)) for reply, chances in self._chances if chances]
+        wrong = sum(bool(reply) and reply != name for reply, name in likeliest)
+        verdict: Verdict = "fails" if wrong > 1 else _verdict(len(likeliest), 7, 0)
+        measured = f"in {len(likeliest)} of 8 replies" + (f", {wrong} against the text" if wrong else "")
+        return Finding("probabilities", verdict, measured, "Log-probabilities of yes and no: how sure an answer is.")
+
+    def _tells_sides(self) -> Finding:
+        cards = [self._cards.pair(side) for side in self._cards.random.sample(("left", "right") * 2, 4)]
+        right = sum(self._name(card, [card.picture]) == card.answer for card in cards)
+        return Finding("left and right", _verdict(right, 4, 3), f"{right} of 4", "The one of two things on a side.")
+
+    def _reads_small(self) -> Finding:
+        read = [0] * len(SIZES)
+        for _ in range(2):
+            sheet, numbers = self._cards.sheet()
+            text = self._ask([sheet], _LIST.format("numbers", "top to bottom", "numbers"), short=False).text
+            read = [before + (number in _numbers(text)) for before, number in zip(read, numbers, strict=True)]
+        smallest = next((SIZES[place - 1] for place, count in enumerate([*read, 0]) if count < 2 and place), None)
+        smallest = smallest if read[0] == 2 else None
+        verdict = "fails" if smallest is None else _verdict(-smallest, -24, -48)
+        measured = f"{smallest} pixels" if smallest else f"not {SIZES[0]} pixels"
+        return Finding("smallest size", verdict, measured, f"Height of a number on {SHEET} x {SHEET} pixels.", smallest)
+
+    def _counts(self) -> Finding:
+        up_to = 0
+        right = [
+            number_in(self._ask([card.picture], card.question).text) == int(card.answer)
+            for card in map(self._cards.dots, COUNTS)
+        ]
+        for count, is_right in zip(COUNTS, right, strict=True):
+            if not is_right:
+                break
+            up_to = count
+        return Finding(
+            "counts", _verdict(up_to, 5, 3), f"to {up_to}" if up_to else "not to 2", "Dots on a card.", up_to
+        )
+
+    def _repeats(self) -> Finding:
+        differ = 0
+        for request, times in (("Describe this picture in two sentences.", 3), ("Read all numbers.", 2)):
+            sheet, _ = self._cards.sheet()
+            texts = [self._ask([sheet], request, short=False).text for _ in range(times)]
+            differ += sum(text != texts[0] for text in texts)
+        measured = f"{differ} of 3 repeats differ" if differ else "yes"
+        return Finding("same twice", _verdict(-differ, 0, -1), measured, "The same request gets the same reply.")
+
+    def _reads_long_prompts(self) -> Finding:
+        meaning = "Tokens of a prompt, about, whose beginning is still read."
+        limit = 0
+        for tokens in PROMPTS:
+            word, filler = self._cards.next_number(), _FILLER * (tokens // _FILLER_TOKENS)
+            try:
+                text = self._ask(
+                    [], f"The number of this text is {word}. {filler}What is the number of this text?"
+                ).text
+            except OutOfTimeError:
+                raise
+            except CodeVQAError as error:  # that it is refused is what is measured here
+                refused = Finding(
+                    "longest prompt", "weak", f"{limit:,}; refuses {tokens:,}", f"{meaning} {error}"[:LONGEST]
+                )
+                needs = Finding("longest prompt", "unknown", "needs a picture", meaning)
+                return needs if isinstance(error, InputError) else refused
+            if word not in text:
+                return Finding(
+                    "longest prompt", "fails", f"{limit:,}; forgets the beginning of {tokens:,}", meaning, limit
+                )
+            limit = tokens
+        return Finding("longest prompt", "ok", f"{limit:,}", meaning, limit)
+
+    def _thinks(self) -> Finding:
+        meaning = f"Thoughts take tokens of an answer, which has {self._tokens} (query.max_tokens)."
+        if self._thoughts:
+            most = max(self._thoughts)
+            measured = f"in {len(self._thoughts)} of {self.requests} replies, {most:,} tokens"
+            return Finding("thoughts", "weak", measured, meaning, max(AMPLE, 2 * most) if self._starved else None)
+        if self._talks > self.requests // 10:
+            measured = f"talks in {self._talks} of {self.requests} replies"
+            return Finding("thoughts", "weak", measured, f"It was asked for a word. {meaning}")
+        return Finding("thoughts", "ok", "none", meaning)
+
+
+def _numbers(text: str) -> list[str]:
+    return re.findall(r"(?<!\d)\d{3}(?!\d)", text)
+
+
+def _places(seen: Sequence[int]) -> list[int]:
+    return [place for place, times in enumerate(seen, 1) if times == 2]
+
+
+def _verdict(value: int, ok: int, weak: int) -> Verdict:
+    return "ok" if value >= ok else "weak" if value >= weak else "fails"
