@@ -34,7 +34,7 @@ def doctor(
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Test whether a model looks at each picture, with cards of known answers.
+    """Test whether a model looks at each picture, and at how many.
 
     Sends at most 50 requests. Use the saved file as --preset: it limits what
     --method direct shows at once, and reports name the chart.
