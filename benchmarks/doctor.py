@@ -60,7 +60,7 @@ class Fault:
 def _guess(question: str, salt: str) -> str:
     chance = random.Random(f"{question}{salt}")
     if question.startswith("Is "):
-        return chance.choice(("yes", "no"))
+        return str(chance.choice(("yes", "no")))
     if named := re.search(r"the (\w+) or the (\w+)\?", question):
         return str(chance.choice(named.groups()))
     words = COLORS if "color" in question else SHAPES if "shape" in question else ARROWS if "arrow" in question else ()
