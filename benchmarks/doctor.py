@@ -65,7 +65,7 @@ def _guess(question: str, salt: str) -> str:
         return str(chance.choice(named.groups()))
     words = COLORS if "color" in question else SHAPES if "shape" in question else ARROWS if "arrow" in question else ()
     if words:
-        return chance.choice([*words])
+        return str(chance.choice([*words]))
     if "How many" in question:
         return str(chance.randint(1, 12))
     return ", ".join(str(chance.randint(100, 999)) for _ in range(chance.randint(1, 10)))
