@@ -69,11 +69,12 @@ class Figures:
     def rows(self, nlvr: Path | None) -> Iterator[str]:
         """Yields the lines of the table."""
         one, metric = list(self.drawn("gqa", "testdev_balanced")), metric_for("gqa")
-        groups = {group.value: group for group in summarize(one, metric).breakdown["spatial"]}
-        for value, title in (("no", "one drawn picture, anything but places"), ("yes", "one drawn picture, places")):
-            cells = [share_cell(groups[value].accuracy[method]) for method in METHODS]
-            paired = groups[value].paired
-            yield _line(title, groups[value].n, [*cells, points_cell(paired.difference if paired else None)])
+        breakdown = summarize(one, metric).breakdown
+        for kind, value, title in (("structural", "query", "one thing in"), ("spatial", "yes", "places in")):
+            group = next(group for group in breakdown[kind] if group.value == value)
+            cells = [share_cell(group.accuracy[method]) for method in METHODS]
+            difference = points_cell(group.paired.difference if group.paired else None)
+            yield _line(f"{title} one drawn picture", group.n, [*cells, difference])
         yield self._row("ten drawn pictures", self.drawn("covr", "test_10"), "covr")
         if nlvr is not None:
             data = open_dataset("nlvr", nlvr, "dev", permutations=1)
