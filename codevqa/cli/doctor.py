@@ -53,7 +53,9 @@ def doctor(
     with ExitStack() as stack:
         eyes = _open_eyes(stack, choice, configuration, quiet)
         tokens = configuration.settings.query.max_tokens
-        exam = Examination(eyes, seed=seed, max_tokens=tokens, seconds=seconds, tell=warn)
+        exam = Examination(eyes, seed=seed, max_tokens=tokens, seconds=seconds)
+        if not quiet:
+            exam.tell = warn
         if not json:
             print(_ROW.format("test", "", "measured", "what it means"))
         try:
