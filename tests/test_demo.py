@@ -104,7 +104,7 @@ def test_a_fault_of_the_demo_itself_is_logged_and_shown_without_its_trace(
             raise RuntimeError("a secret detail")
 
     live = asyncio.run(last(Faulty(tmp_path, StubEngine()).serve(asked(tmp_path), VISITOR)))
-    assert "demo itself failed" in live.view().message and "secret" not in live.view().message
+    assert "page itself failed" in live.view().message and "secret" not in live.view().message
     assert "a secret detail" in caplog.text
 
 
