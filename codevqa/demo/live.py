@@ -41,11 +41,8 @@ CARDS = 3 << 20
 _DECLINED = "not asked: outside of what these models know"
 _STOPPED = "stopped before an answer"
 _WORKING = "working ..."
-_TITLES = {
-    "direct": "No program, asked directly",
-    "pnpvqa": "No program, from captions (PnP-VQA)",
-}
-_OPTIONS = re.compile(r"--[a-z]|\bcodevqa [a-z]|\bpip install|[A-Z]{3,}_[A-Z]")
+_TITLES = {"direct": "No program, asked directly", "pnpvqa": "No program, from captions (PnP-VQA)"}
+_OPTIONS = re.compile(r"(?<!\S)--[a-z]|\bcodevqa [a-z]|\bpip install|\b[A-Z]{3,}_[A-Z]")
 """What only somebody at a command line can use: options, commands, variables of the environment."""
 _FAILED = "The page cannot answer. Whoever runs it finds the reason in its log."
 _NEXT = {
@@ -130,7 +127,7 @@ class LiveQuestion:
                 self.calls.append(call)
             case Rejected(program, error):
                 self._source, self._rejected, self._running = program.source, error, None
-                self._messages = [(f"The program failed: {visitor_words(error.message)}{_NEXT[event.next]}", "note")]
+                self._messages = [(f"The program failed: {error.message}{_NEXT[event.next]}", "note")]
             case Answered(answer):
                 self.answer, self._running = answer, None
                 self._outcome = f"Done in {seconds(answer.seconds)}."
@@ -160,12 +157,13 @@ class LiveQuestion:
 
     def fail(self, error: ErrorRecord) -> None:
         """Ends the question itself with an error."""
-        error = replace(error, message=_words_and_log(error.message))
+        if error.type.startswith("Program"):  # it speaks of the program, which may hold any words
+            self._rejected = error
+        else:
+            error = replace(error, message=_words_and_log(error.message))
         self.error, self._running = error, None
         self._note, self._outcome = "no answer", "Failed."
         self._messages = [(error.message, "error")]
-        if error.type.startswith("Program"):
-            self._rejected = error
 
     def end(self, why: str) -> None:
         """Ends what is still under way."""

@@ -284,7 +284,8 @@ async def _follow(live: LiveQuestion, watches: Sequence[Watch], seconds: float) 
             feed(event)
             changed.set()
 
-    feeds = (live.feed, *(partial(live.feed_without, method) for method in live.without))
+    feeds: list[Callable[[Event], None]] = [live.feed]
+    feeds += [partial(live.feed_without, method) for method in live.without]
     pumps = asyncio.gather(*map(pump, watches, feeds))
     pumps.add_done_callback(lambda _: changed.set())
     try:

@@ -2,7 +2,7 @@
 const cvDemo = (() => {
   const status = (text, busy) => `<div class="demo-status"${busy ? ' data-busy' : ''} role="status">${text}</div>`;
   const LOST = '<div class="demo-message demo-error" role="alert">The server is busy, or did not answer. Try again.</div>';
-  const ended = box => (box || '').replace(/(working|waiting) \.\.\./, 'stopped before an answer');
+  const ended = box => (box || '').replace(/working \.\.\./g, 'stopped before an answer');
   const over = (text, answer, baseline) => [status(text), ended(answer), ended(baseline), ''];
   const KEPT = 'codevqa-answers', MOST = 12, ANSWER = 4;  // the answer's place among what is kept
   const escape = text => String(text || '').replace(/[&<>"']/g, one => `&#${one.charCodeAt(0)};`);
@@ -37,15 +37,17 @@ const cvDemo = (() => {
 
   // Says why Ask is grey, how long the question is, and whether the answer is to something else; returns whether it may be.
   const key = (pictures, question) => JSON.stringify([(pictures || []).map(one => one.image.path), (question || '').trim()]);
+  const ask = (pictures, question) => {
+    asked = key(pictures, question);
+    return [pictures, question];
+  };
   const explain = (pictures, question, busy) => {
     seen = [pictures, question, busy];
     const [why, count] = ['cv-why', 'cv-count'].map(name => document.getElementById(name));
     const most = Number(count.dataset.most), length = [...(question || '').trim().replace(/\s+/g, ' ')].length;
     const changed = !busy && asked !== undefined && asked !== key(pictures, question);
-    const grey = document.body.classList.contains('demo-uploading') ? 'Uploading the pictures.'
-      : busy ? 'Wait, or press Stop.'
-      : !(pictures || []).length ? 'Add a picture first.'
-      : !length ? 'Type a question.'
+    const grey = document.body.classList.contains('demo-uploading') ? 'Uploading the pictures.' : busy ? 'Wait, or press Stop.'
+      : !(pictures || []).length ? 'Add a picture first.' : !length ? 'Type a question.'
       : length > most ? `Too long by ${(length - most).toLocaleString('en')}.` : '';
     why.textContent = grey || (changed ? 'Changed: press Ask again.' : '');
     count.textContent = `${length.toLocaleString('en')} of ${most.toLocaleString('en')} characters`;
@@ -55,10 +57,8 @@ const cvDemo = (() => {
 
   // Until an upload is here Ask would ask about the pictures before.
   const hold = held => {
-    const ask = document.getElementById('cv-ask');
-    if (ask && document.body.classList.contains('demo-uploading') !== held) ask.disabled = held;
     document.body.classList.toggle('demo-uploading', held);
-    explain(...seen);
+    document.getElementById('cv-ask').disabled = !explain(...seen);
   };
   const send = window.fetch;
   let late;
@@ -102,14 +102,10 @@ const cvDemo = (() => {
       requestAnimationFrame(() => document.getElementById('cv-opened')?.scrollIntoView({block: 'nearest'}));
       return [];
     },
+    ask,
     load: (pictures, question) => {
-      asked = key(pictures, question);
-      explain(pictures, question, false);
+      explain(...ask(pictures, question), false);
       return history();
-    },
-    ask: (pictures, question) => {
-      asked = key(pictures, question);
-      return [pictures, question];
     },
     keep: (...values) => {
       if (looking) return history();  // a picture was opened: nothing was asked
@@ -121,7 +117,7 @@ const cvDemo = (() => {
     back: () => {
       close();
       original = kept[place].original;
-      asked = key(...kept[place].values);
+      ask(...kept[place].values);
       document.getElementById('cv-status')?.scrollIntoView({block: 'nearest'});
       return [...kept[place].values, '', press(false)];
     },
@@ -158,10 +154,7 @@ const cvDemo = (() => {
       stopping = true;
       return over('Stopped.', answer, baseline);
     },
-    run: (pictures, question, program) => {
-      asked = key(pictures, question);
-      return [pictures, question, program, original];
-    },
+    run: (pictures, question, program) => [...ask(pictures, question), program, original],
     edit: program => {
       before = program || '';
       // Of a program that was edited before the one that was written is kept.
