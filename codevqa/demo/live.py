@@ -210,9 +210,9 @@ class LiveQuestion:
         if answer.declined:
             note = _DECLINED
         elif answer.fallback:
-            note = f"without a program, because the program failed: {note}"
+            note = f"{note}, without a program because the program failed"
         elif answer.method != "codevqa":
-            note = f"without a program: {note}"
+            note = f"{note}, without a program"
         text, unsure = answer.text or "(nothing)", answer.text == DONT_KNOW
         return pages.demo_html("box", "Answer", text, note, self.question, self._edited, unsure)
 
