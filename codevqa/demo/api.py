@@ -9,7 +9,7 @@ from typing import Any, Literal, TypedDict
 import gradio as gr
 from gradio.events import api as offer
 
-from .service import DemoRequest, DemoService, hide_folders
+from .service import DemoRequest, DemoService, for_visitors
 
 
 class UploadedPicture(TypedDict):
@@ -71,7 +71,7 @@ async def _ask_service(service: DemoService, asked: DemoRequest, request: gr.Req
     *_, live = [state async for state in service.serve(asked, session)]
     if live.answer is None or (live.error is not None and asked.program is None):
         raise gr.Error(live.error.message if live.error else "", print_exception=False)
-    return live.answer.text, hide_folders(live.answer).to_json()
+    return live.answer.text, for_visitors(live.answer).to_json()
 
 
 def _paths(images: Any) -> list[str]:
