@@ -2,6 +2,7 @@
 
 import json
 import multiprocessing
+import os
 import shutil
 import sqlite3
 import time
@@ -316,6 +317,18 @@ def test_two_stores_keep_each_picture_once(tmp_path: Path) -> None:
         assert torch.equal(store.read("x")["x"], torch.zeros(3)), "what was kept first"
     FeatureStore(memory, "b").add({"x": torch.ones(3)})
     assert sorted(memory.features("a")) == ["x", "y"] and not memory.features("b")
+
+
+def test_only_files_that_nobody_writes_any_more_are_removed(tmp_path: Path) -> None:
+    memory = memory_at(tmp_path / "index")
+    folder = tmp_path / "index" / FEATURES / "a"
+    folder.mkdir(parents=True)
+    young, old = folder / "young.part", folder / "old.part"
+    for file in (young, old):
+        file.write_bytes(b"half")
+    os.utime(old, (0, time.time() - 2 * 3600))
+    FeatureStore(memory, "a")
+    assert young.exists() and not old.exists(), "another process may write the young file still"
 
 
 # -- several processes -------------------------------------------------------------------------------------------------
