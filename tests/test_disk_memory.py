@@ -128,6 +128,13 @@ def test_a_file_of_a_later_version_is_refused(first_version: Path) -> None:
     assert look(first_version, "SELECT count(*) FROM calls") == [(2,)] and len(before) == first_version.stat().st_size
 
 
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="makes a pipe")
+def test_nobody_waits_for_the_writer_of_a_pipe(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / FILE)
+    with pytest.raises(InputError, match="is not a regular file"):
+        DiskMemory(tmp_path / FILE)
+
+
 def test_the_memory_of_a_later_version_stays_where_it_is() -> None:
     held = memory_at(user_place())
     held.add_cells([(b"q", "picture", StoredCell("2", 0.5, ""))])
@@ -301,6 +308,16 @@ def test_features_of_another_shape_are_dropped_and_computed_again(small: bool, t
     store.save()
     (features,) = FeatureStore(memory, "a", small=small, shape=(4,)).read("xy").values()
     assert torch.equal(features, torch.ones(4))
+
+
+def test_features_that_changed_on_disk_are_dropped(tmp_path: Path) -> None:
+    memory = memory_at(tmp_path / "index")
+    store = FeatureStore(memory, "a")
+    store.add({"x": torch.zeros(3)})
+    store.save()
+    (file,) = (tmp_path / "index" / FEATURES / "a").glob("*.safetensors")
+    file.write_bytes(file.read_bytes()[:-1] + b"\1")
+    assert not FeatureStore(memory, "a").read("x") and not file.exists()
 
 
 def test_two_stores_keep_each_picture_once(tmp_path: Path) -> None:
