@@ -16,7 +16,7 @@ MISFIT = "The call failed: /gradio_api/info tells what it needs."
 _REQUEST = TypeAdapter(DemoRequest)
 
 
-class Blocks(gr.Blocks):  # type: ignore[misc]  # Gradio has no types
+class Blocks(gr.Blocks):
     """Notes of a call that fails what is short: Gradio would print all that the call holds."""
 
     async def process_api(self, *args: Any, **kwargs: Any) -> Any:

@@ -217,11 +217,9 @@ def _uploaded_paths(data: Any) -> Iterator[str]:
 
 
 def _is_number(host: str) -> bool:
-    try:
-        ipaddress.ip_address(host.strip("[]"))
-    except ValueError:
-        return False
-    return True
+    with suppress(ValueError):
+        return bool(ipaddress.ip_address(host.strip("[]")))
+    return False
 
 
 def _folder_size(folder: Path) -> int:
