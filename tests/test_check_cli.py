@@ -372,6 +372,8 @@ def test_the_page_stands_alone_and_shows_the_evidence_of_what_fails(check: Check
     assert not any(element.text.startswith(("x", "house")) for tag in "bi" for element in page.all(tag))
     assert page.all("h2")[0].text == "<i>house</i>"
     assert not page.all("script") and not page.all("link") and "http-equiv" in page.all("meta")[1].attributes
+    policy = page.element("meta", http_equiv="Content-Security-Policy").attributes["content"]
+    assert policy == "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
     outside = [
         element.attributes[name]
         for element in page.elements

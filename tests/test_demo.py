@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from cli_kit import GARDEN
+from PIL import Image
 from service_kit import VISITOR, StubEngine, StubService, answer, asked, last
 
 from codevqa import CodeVQA
@@ -15,6 +16,8 @@ from codevqa.core.trace import DomainWarning
 from codevqa.demo.limits import DemoLimits
 from codevqa.demo.live import LiveQuestion
 from codevqa.demo.pictures import read_uploads, shipped_answers, shipped_questions
+from codevqa.demo.service import OWN_FAULT
+from codevqa.pages import LARGE
 from codevqa.presets.configuration import configure
 
 
@@ -26,6 +29,16 @@ def test_a_bad_picture_is_told_by_its_name(tmp_path: Path) -> None:
         with pytest.raises(ImageError, match=f"^{name} {words}") as caught:
             read_uploads([str(tmp_path / name)], DemoLimits(upload_bytes=2000), tmp_path, tmp_path / "index")
         assert str(tmp_path) not in str(caught.value)
+
+
+def test_pictures_are_bounded_each_and_together(tmp_path: Path) -> None:
+    Image.new("RGB", (100, 90)).save(tmp_path / "wide.png")
+    place, index = str(tmp_path / "wide.png"), tmp_path / "index"
+    with pytest.raises(ImageError, match=r"^wide.png is too large \(100x90\)"):
+        read_uploads([place], DemoLimits(pixels=8999), tmp_path, index)
+    many = [place] * (LARGE + 1)
+    with pytest.raises(ImageError, match="too large together"):
+        read_uploads(many, DemoLimits(question_bytes=LARGE * Path(place).stat().st_size), tmp_path, index)
 
 
 def test_pictures_are_counted_and_only_uploads_are_read(tmp_path: Path) -> None:
@@ -111,7 +124,7 @@ def test_what_cannot_be_asked_is_said_and_not_asked(tmp_path: Path, fields: dict
     engine = StubEngine(Answered(answer()))
     service = StubService(tmp_path, engine)
     live = asyncio.run(last(service.serve(asked(tmp_path, **fields), VISITOR)))
-    assert live.error is not None and engine.watches == []
+    assert live.error is not None and live.error.message != OWN_FAULT and engine.watches == []
     assert 'role="alert"' in live.view().message and "data-busy" not in live.view().status
 
 

@@ -50,6 +50,16 @@ def test_text_that_utf_8_cannot_hold_is_kept_as_far_as_it_can_be(tmp_path: Path)
     assert (back.prediction, back.trace) == ("a?b", {"printed": "?"})
 
 
+def test_a_place_holds_one_question(tmp_path: Path) -> None:
+    first, second = Numbered(tmp_path, 2)
+    with Store.create(tmp_path / "run", INFO) as store:
+        store.add(first, [row(first.id)], place=0)
+        with pytest.raises(InputError, match=f"Place 0 of the run holds another question than {second.id}"):
+            store.add(second, [row(second.id)], place=0)
+        assert [example.id for example in store.examples()] == [first.id]
+        assert store.row(second.id, "codevqa") is None
+
+
 def test_readers_see_what_is_committed_while_a_writer_goes_on(tmp_path: Path) -> None:
     examples = list(Numbered(tmp_path, 64))
     with Store.create(tmp_path / "run", INFO) as store:

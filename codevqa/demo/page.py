@@ -20,7 +20,7 @@ from ..pages.pictures import data_uri
 from ..presets.assembly import domain_of
 from ..presets.configuration import Configuration
 from ..presets.presets import preset
-from .api import offer_api
+from .api import Blocks, offer_api
 from .live import LiveQuestion, PageUpdate, visitor_words
 from .pictures import shipped_questions, thumbnails
 from .service import DemoRequest, DemoService
@@ -54,7 +54,7 @@ SAME = {
 def build_page(service: DemoService) -> gr.Blocks:
     """Returns the page with its events and the API."""
     limits, parts = service.limits, SimpleNamespace()
-    with gr.Blocks(
+    with Blocks(
         title="CodeVQA",
         analytics_enabled=False,
         delete_cache=(min(600, limits.keep_seconds), limits.keep_seconds),

@@ -13,6 +13,7 @@ from contextlib import aclosing, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
+from traceback import extract_tb
 from typing import TYPE_CHECKING
 
 from ..batching.call_cache import Memory
@@ -159,8 +160,8 @@ class DemoService:
             visitor.gallery = _find_gallery(asked, live) or visitor.gallery
         except CodeVQAError as error:
             live.fail(error.record())
-        except Exception:
-            log.exception("a question of the demo failed")
+        except Exception as error:  # noqa: BLE001 - it is logged, without what a visitor sent
+            log_fault(error)
             live.fail(ErrorRecord("CodeVQAError", OWN_FAULT))
         live.end("Stopped.")
         yield live
@@ -308,6 +309,12 @@ async def _follow(live: LiveQuestion, watches: Sequence[Watch], seconds: float) 
         pumps.cancel()
         with suppress(asyncio.CancelledError):
             await pumps
+
+
+def log_fault(error: Exception) -> None:
+    """Logs on one line what failed and where, and of its message, which a visitor may have written, the start."""
+    where = " ".join(f"{Path(frame.filename).name}:{frame.lineno}" for frame in extract_tb(error.__traceback__))
+    log.error("a call failed: %s %r at %s", type(error).__name__, str(error)[:200], where)
 
 
 def for_visitors(answer: Answer) -> Answer:
