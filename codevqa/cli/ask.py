@@ -31,6 +31,7 @@ from .options import (
     Yes,
     needs,
 )
+from .printing import print_text
 from .terminal import (
     STDIN,
     Bar,
@@ -94,7 +95,7 @@ def ask(
     check_place(trace)
     from ..collections.collection import Collection
     from .collections import carry_out, gather_pictures
-    from .set_answers import SHOWN, SetAnswer, print_lines, to_json
+    from .set_answers import SHOWN, SetAnswer
 
     if question is not None:
         choice.check_question(question)
@@ -113,10 +114,9 @@ def ask(
 
     def show_answer(answer: Answer, about: Pictures) -> Answer:
         several = SetAnswer(answer, about, answer.selections) if isinstance(about, Collection) else None
-        print_answer(answer, json=to_json((several or answer).to_dict(evidence=evidence)) if json else "", quiet=quiet)
+        print_answer(answer, json=(several or answer).to_dict(evidence=evidence) if json else None, quiet=quiet)
         if several and not json:
-            print_lines(several.lines(None if full else SHOWN))
-        sys.stdout.flush()
+            print_text(*several.lines(None if full else SHOWN))
         write_trace(answer, trace, quiet)  # last: a full disk should not cost the answer
         return answer
 
@@ -210,7 +210,7 @@ def run(
                 except SetupError as unwritten:
                     warn(str(unwritten))
             raise
-    print_answer(answer, json=answer.to_json(evidence=evidence) if json else "", quiet=quiet)
+    print_answer(answer, json=answer.to_dict(evidence=evidence) if json else None, quiet=quiet)
     write_trace(answer, trace, quiet)
 
 
@@ -239,4 +239,4 @@ def prompt(
     served = writer.prompts if named is None else by_form(load_prompts(named))
     request, _ = writer.request(question, "set" if as_set or "image" not in served else "image", shots)
     # A terminal wants a last line end; the prompt has none.
-    sys.stdout.write(prompt_text(request.prompt) + ("\n" if sys.stdout.isatty() else ""))
+    print_text(prompt_text(request.prompt), end="\n" if sys.stdout.isatty() else "", exact=True)

@@ -19,7 +19,7 @@ from ..batching.call_cache import Memory
 from ..collections.collection import Collection
 from ..core.errors import InputError
 from ..core.input_files import LARGEST, open_file
-from . import waiting
+from .printing import begin_line, end_line
 from .terminal import STDIN, read_pictures, warn
 
 if TYPE_CHECKING:
@@ -139,11 +139,11 @@ class Pace:
     def show(self, quiet: bool) -> Iterator[None]:
         """Shows it on the terminal for the length of the block."""
         if not quiet:
-            waiting.begin(self)
+            begin_line(self)
         try:
             yield
         finally:
-            waiting.end()
+            end_line()
 
 
 def carry_out(
@@ -196,7 +196,7 @@ def agree(amount: str) -> None:
     Raises:
         InputError: nobody agreed.
     """
-    waiting.end()
+    end_line()
     forecast = f"This takes about {amount} of models."
     if not (sys.stdin.isatty() and typer.confirm(f"codevqa: {forecast} Go on?", err=True)):
         raise InputError(forecast, hint="Give --yes, or fewer pictures. What is indexed stays.")

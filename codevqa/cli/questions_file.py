@@ -16,6 +16,7 @@ from ..core.errors import CodeVQAError, ErrorRecord, InputError
 from ..core.events import Answered, Failed
 from ..core.input_files import parse_json, pictures_and_question, read_lines, read_stdin, read_text
 from ..core.trace import Trace
+from .printing import print_json
 from .terminal import STDIN, Bar
 
 if TYPE_CHECKING:
@@ -49,7 +50,7 @@ def answer_lines(
     failed, began = 0, time.perf_counter()
     with Bar(quiet) as bar:
         for done, answer in enumerate(_answers(vqa, name, lines, options), 1):
-            print(answer.to_json(evidence=evidence), flush=True)
+            print_json(answer.to_dict(evidence=evidence))
             failed += answer.error is not None and not answer.fallback
             bar(Status(len(lines), done, rows=done, errors=failed, seconds=time.perf_counter() - began))
     return failed
