@@ -18,7 +18,7 @@ import typer
 from ..batching.call_cache import Memory
 from ..collections.collection import Collection
 from ..core.errors import InputError
-from ..core.input_files import LARGEST, open_file
+from ..core.input_files import read_bytes
 from .printing import begin_line, end_line
 from .terminal import STDIN, read_pictures, warn
 
@@ -79,14 +79,7 @@ def _read_list(name: str) -> list[str]:
 
     if name != STDIN and is_table(name):
         return list(read_picture_list(Path(name)).paths)
-    try:
-        if name == STDIN:
-            data = sys.stdin.buffer.read(LARGEST)
-        else:
-            with open_file(Path(name), name) as file:
-                data = file.read(LARGEST)
-    except OSError as error:
-        raise InputError(f"Cannot read {name}: {error.strerror}.", hint="Check the path.") from None
+    data = read_bytes(None if name == STDIN else Path(name), name)
     lines = data.split(b"\0") if b"\0" in data else [line.rstrip(b"\r") for line in data.split(b"\n")]
     if paths := [os.fsdecode(line) for line in lines if line]:
         return paths
