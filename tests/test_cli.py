@@ -189,6 +189,19 @@ def test_a_terminal_is_told_nothing_that_it_would_obey(tmp_path: Path, codevqa: 
     assert json.loads(printed)["answer"] == "red\x9b2J\u202e\u200f\x7f\x1b \u00e9", "and says the rest exactly"
 
 
+def test_what_is_loaded_is_named_where_a_file_replaces_a_preset_s_models(tmp_path: Path, codevqa: CommandLine) -> None:
+    weights = ROOT / "mini" / "weights"
+    parts = {"matcher": "blip", "captioner": "blip", "retriever": "sentence", "lm": "transformers"}
+    roles = {name.replace("lm", "language_model"): f"{kind}:{weights / name}" for name, kind in parts.items()}
+    (tmp_path / "my.toml").write_text('preset = "base"\n' + "".join(f'{role} = "{of}"\n' for role, of in roles.items()))
+    with engine("answer = 1") as vqa:
+        words = ("run", "-", GARDEN, "--preset", tmp_path / "my.toml")
+        line = codevqa(*words, stdin="answer = 1", engine=vqa).stderr.splitlines()[0]
+        plain = codevqa(*words[:-2], stdin="answer = 1", engine=vqa).stderr.splitlines()[0]
+    assert "BLIP" not in line and line.endswith("my.toml (lm, matcher, captioner, retriever) ..."), line
+    assert plain.startswith("codevqa: loading mini (tiny models inside the package"), plain
+
+
 def test_everything_that_is_printed_goes_one_way() -> None:
     for file in (ROOT / "codevqa" / "cli").glob("*.py"):
         for node in ast.walk(ast.parse(file.read_text("utf-8"))):

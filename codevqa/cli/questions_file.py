@@ -47,13 +47,16 @@ def answer_lines(
     """
     from ..eval.run.session import Status
 
-    failed, began = 0, time.perf_counter()
+    status, began = Status(len(lines)), time.perf_counter()
     with Bar(quiet) as bar:
-        for done, answer in enumerate(_answers(vqa, name, lines, options), 1):
+        for answer in _answers(vqa, name, lines, options):
             print_json(answer.to_dict(evidence=evidence))
-            failed += answer.error is not None and not answer.fallback
-            bar(Status(len(lines), done, rows=done, errors=failed, seconds=time.perf_counter() - began))
-    return failed
+            status.examples += 1
+            status.fallbacks += answer.fallback
+            status.unanswered += answer.error is not None and not answer.fallback
+            status.seconds = time.perf_counter() - began
+            bar(status)
+    return status.unanswered
 
 
 def _answers(vqa: CodeVQA, name: str, lines: Sequence[tuple[int, str]], options: AskOptions) -> Iterator[Answer]:

@@ -59,11 +59,14 @@ def read_pictures(words: Iterable[str]) -> tuple[Picture, ...]:
 @contextmanager
 def open_engine(choice: Chosen, quiet: bool, configuration: Configuration | None = None) -> Iterator[CodeVQA]:
     """Opens an engine, saying how long it took; ``configuration`` is :func:`check_choice`'s, if it was asked."""
+    from ..presets.assembly import names_of
     from ..presets.presets import preset
 
     configuration = configuration or check_choice(choice, quiet)
     if not quiet:
-        warn(f"loading {choice.preset} ({preset(configuration.preset).about}) ...")
+        chosen, names = preset(configuration.preset), names_of(configuration).values()
+        about = chosen.about if chosen.parts == configuration.parts else ", ".join(dict.fromkeys(filter(None, names)))
+        warn(f"loading {choice.preset} ({about}) ...")
         begin_line("loading models")
     started = time.perf_counter()
     from ..engine.codevqa import CodeVQA
@@ -250,6 +253,8 @@ def line(status: Status) -> str:
         parts.append(f"{left} left" if status.examples < (status.total or 0) else f"took {taken}")
     if status.skipped:
         parts.append(f"{status.skipped:,} done before")
-    if status.errors:
-        parts.append(f"{status.errors:,} errors")
+    if status.fallbacks:
+        parts.append(f"{status.fallbacks:,} {'fallback' if status.fallbacks == 1 else 'fallbacks'}")
+    if status.unanswered:
+        parts.append(f"{status.unanswered:,} unanswered")
     return ", ".join(parts)

@@ -147,7 +147,8 @@ CREATE TABLE rows (
         """Marks the file itself, and not its log, until it is closed: a copy without the log can be told."""
         with self.writing() as db:
             db.execute(_ABOUT, ("open", ""))
-        self._db.execute("PRAGMA wal_checkpoint")
+        with suppress(sqlite3.Error):  # it is safe in the log
+            self._db.execute("PRAGMA wal_checkpoint")
         self._marked = True
 
     def __enter__(self) -> Store:
