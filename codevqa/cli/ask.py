@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 from typer import Argument, Exit, Option
 
 from ..core.errors import InputError, ProgramError, SetupError
-from ..core.input_files import read_stdin, read_text
+from ..core.input_files import read_text
 from .options import (
     All,
     AsSet,
@@ -194,7 +194,7 @@ def run(
     needs("--evidence", evidence, "--json", json)
     if program == STDIN and STDIN in (images or ()):
         raise InputError("Standard input cannot be the program and a picture.", hint="Put one of them in a file.")
-    source = read_stdin() if program == STDIN else read_text(Path(program))
+    source = read_text(None if program == STDIN else Path(program))
     pictures = read_pictures(images or ())
     check_place(trace)
     if question:

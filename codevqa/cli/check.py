@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
@@ -27,7 +26,6 @@ LISTED = 20
 """Pictures of a rule that are listed; the others are counted."""
 SHOWN = 48
 """Pictures of a page that are shown with their evidence."""
-_NO_XML = re.compile("[^\t\n\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 CANNOT = 3
 """Exit status where nothing could be checked; 1 and 2 are verdicts."""
 
@@ -258,10 +256,7 @@ def _write_junit(file: Path, rules: Path, verdicts: Sequence[Verdict]) -> None:
     from xml.etree import ElementTree as Tree
 
     from ..core.table import written_whole
-    from ..core.text import visible as shown
-
-    def visible(text: str) -> str:
-        return _NO_XML.sub("\N{REPLACEMENT CHARACTER}", shown(text))
+    from ..core.text import visible
 
     root = Tree.Element("testsuites", name=visible(rules.name))
     for verdict in verdicts:

@@ -14,7 +14,7 @@ from ..collections.collection import Collection, StoredPicture
 from ..core.answer import Answer
 from ..core.errors import CodeVQAError, ErrorRecord, InputError
 from ..core.events import Answered, Failed
-from ..core.input_files import parse_json, pictures_and_question, read_lines, read_stdin, read_text
+from ..core.input_files import parse_json, pictures_and_question, read_lines, read_text
 from ..core.trace import Trace
 from .printing import print_json
 from .terminal import STDIN, Bar
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 def read_questions(name: str) -> tuple[tuple[int, str], ...]:
     """Returns number and text of each line of a file of questions that is not empty; ``-`` is standard input."""
-    lines = tuple(read_lines(read_stdin() if name == STDIN else read_text(Path(name))))
+    lines = tuple(read_lines(read_text(None if name == STDIN else Path(name))))
     if not lines:
         raise InputError(
             f"{name} holds no question.", hint='Write one {"images": ["a.png"], "question": "..."} on each line.'

@@ -28,13 +28,15 @@ _BITS = 64
 """Of a whole number: more are not what anything here counts."""
 
 
-def read_text(path: Traversable | Path, shown: str = "") -> str:
+def read_text(path: Traversable | Path | None, shown: str = "") -> str:
     """Returns a file's text, in UTF-8 with or without a byte order mark, with line ends as ``\\n``.
+
+    None is standard input.
 
     Raises:
         InputError: it is missing, unreadable, too large, not a regular file, or not text.
     """
-    shown = shown or str(path)
+    shown = shown or str(path or "standard input")
     return _decode_text(read_bytes(path, shown), shown)
 
 
@@ -75,16 +77,6 @@ def open_file(path: Path, shown: str) -> IO[bytes]:
         return file
     file.close()
     raise InputError(f"{shown} is not a regular file.", hint="Give a file; where - is allowed, it is standard input.")
-
-
-def read_stdin() -> str:
-    """Returns the text of standard input.
-
-    Raises:
-        InputError: it is too large, or not text.
-    """
-    shown = "standard input"
-    return _decode_text(read_bytes(None, shown), shown)
 
 
 def read_lines(text: str) -> Iterator[tuple[int, str]]:
