@@ -16,6 +16,7 @@ from engine_kit import engine
 from pages_kit import Read, opened
 
 from codevqa import CodeVQA
+from codevqa.core.text import visible
 from codevqa.models.fakes import ScriptedLM
 
 HOUSE = '[[rule]]\nname = "house"\nask = "Is there a house?"\nwant = "yes"\n'
@@ -466,7 +467,7 @@ def test_names_reach_no_terminal_and_no_file_as_commands(name: bytes, shown: str
     assert done.stdout.splitlines()[1] == f"      fail  {shown!r}: Is there a house? no".replace("\\\\", "\\")
     assert not re.search("[\x00-\x08\x0b-\x1f\x7f\u202e]", done.stdout + done.stderr)
     (case,) = ElementTree.parse("check.xml").getroot().iter("testcase")
-    assert case.get("name", "").endswith(shown.removeprefix("photos/"))
+    assert case.get("name", "").endswith(f"/photos/{visible(os.fsdecode(name))}")
     assert "\x1b" not in Path("check.html").read_text(encoding="utf-8")
 
 

@@ -226,7 +226,7 @@ def test_a_long_run_needs_a_yes(tmp_path: Path, codevqa: CommandLine, monkeypatc
         (("select", "deep", "a dog"), "Look into its folders with --recursive."),
         (("ask", "nowhere/", "-q", "Is it?"), "nowhere"),
         (("ask", "*.gif", "-q", "Is it?"), "No picture matches *.gif."),
-        (("ask", "--from", "nowhere", "-q", "Is it?"), "Cannot read nowhere"),
+        (("ask", "--from", "nowhere", "-q", "Is it?"), "No file nowhere"),
         (("ask", "deep", "--from", "-", "-q", "Is it?"), "--from does not go with pictures."),
         (("ask", "--from", "-", "-q", "Is it?"), "The list - names no picture."),
         (("ask", "--from", "-"), "so you cannot type questions"),
