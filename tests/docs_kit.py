@@ -86,6 +86,25 @@ def expect(block: Block | str, shown: str, output: str) -> None:
     assert OutputChecker().check_output(shown, output, ELLIPSIS), f"{block}\nshows\n{shown}\nand prints\n{output}"
 
 
+def run_python(block: Block) -> str:
+    """Runs a program and returns what it prints.
+
+    What is said beside a ``print`` has to come in this order, alone on a line, but for words beside a colon. Files that
+    it saves have to be there.
+    """
+    saved = [Path(name) for name in re.findall(r'\.save\w*\("([^"]+)"\)', block.text)]
+    for path in saved:
+        path.unlink(missing_ok=True)
+    output = io.StringIO()
+    with redirect_stdout(output):
+        exec(compile(block.text, block.name, "exec"), {"__name__": "__main__"})
+    lines = iter(output.getvalue().splitlines())
+    for said in re.findall(r"^ *print\(.*\)  # (.*)", block.text, re.MULTILINE):
+        assert any(line in said.split(": ") for line in lines), f"{block.name}: {said}\n{output.getvalue()}"
+    assert [path for path in saved if not path.exists()] == [], block.name
+    return output.getvalue()
+
+
 class Reader:
     """Somebody who types what a page shows, in one folder."""
 
@@ -110,7 +129,7 @@ class Reader:
             done = self.run(line, check=False)
             expect(block.name, output, done.stdout + done.stderr)
         if block.kind == "python":
-            self.python(block)
+            self.printed = run_python(block)
         elif block.kind == "text" and not block.sessions:
             expect(block.name, block.text, self.printed)
         elif block.kind == "toml":
@@ -125,15 +144,6 @@ class Reader:
             assert (self.folder / named).read_text("utf-8").startswith(block.text), block.name
         assert block.kind in ("", "sh", "text", "python", "toml", "json"), f"{block.name}: nobody knows how to run it"
 
-    def python(self, block: Block) -> None:
-        """Runs a program. What is said beside a ``print`` is a line that comes, alone or beside a colon."""
-        output = io.StringIO()
-        with redirect_stdout(output):
-            exec(compile(block.text, block.name, "exec"), {"__name__": "__main__"})
-        self.printed = output.getvalue()
-        for said in re.findall(r"^ *print\(.*\)  # (.*)", block.text, re.MULTILINE):
-            assert set(said.split(": ")) & {*self.printed.splitlines()}, f"{block.name}: {said}\n{self.printed}"
-
     def run(self, line: str, *, check: bool = True) -> Done:
         """Runs a line. It has to succeed, to print something, and to write the files that it names."""
         for begin, do in self.before.items():
@@ -141,7 +151,11 @@ class Reader:
                 do()
         piped, _, last = line.rpartition(" | ")
         ours = OURS.fullmatch(last)
-        done = self._ours(ours[1], f"codevqa {ours[2]}", piped) if ours and not ours[2].startswith("demo") else self._shell(line)
+        done = (
+            self._ours(ours[1], f"codevqa {ours[2]}", piped)
+            if ours and not ours[2].startswith("demo")
+            else self._shell(line)
+        )
         if check:
             words = [*map(self._at, line.split())]
             files = [path for option, path in zip(line.split(), words[1:], strict=False) if option in WRITTEN]
@@ -158,8 +172,7 @@ class Reader:
         words = [
             name
             for word in shlex.split(line)[1:]
-            for name in (sorted(map(str, Path().glob(word))) if re.fullmatch(r"[\w/]*\*[\w.]*", word) else [])
-            or [word]
+            for name in (sorted(map(str, Path().glob(word))) if re.fullmatch(r"[\w/]*\*[\w.]*", word) else []) or [word]
         ]
         sent: str | bytes = "What color is the house?\n:trace talk.html\n"
         if standard or piped:
@@ -213,13 +226,14 @@ def draw_photographs(folder: Path) -> None:
 
 def answer_for_photographs(path: str, body: dict[str, Any], number: int) -> Reply:
     """Answers as a vision-language model on a server does: a program for a prompt, a word for a picture."""
-    content = body["messages"][-1]["content"]
-    if isinstance(content, str) or len(content) == 1:
-        asked = (content if isinstance(content, str) else content[0]["text"]).rstrip()
-        kind, question = re.findall(r"# (Image(?: set)?) \d+: (.*)", asked, re.IGNORECASE)[-1]
-        many = "set" in kind.lower()
-        opened, called = ("images = open_images", "count(images") if many else ("img = open_image", "query(img")
-        return turn(f"{opened}('Image{'Set' if many else ''}1.jpg')\nanswer = {called}, {question!r})")
+    *examples, last = body["messages"]
+    if isinstance(content := last["content"], str):
+        question = content.removeprefix("# Question: ").partition("\n")[0]
+        thing = question.removeprefix("How many ").removeprefix("pictures ").removeprefix("show ")
+        if "images" in examples[-1]["content"]:
+            asked = f"query(img, 'Is there {thing}') == 'yes'"
+            return turn(f"count = 0\nfor img in images:\n    if {asked}:\n        count += 1\nanswer = count")
+        return turn(f"answer = query(img, {question!r})")
     *shown, text = content
     url = shown[0]["image_url"]["url"].partition(",")[2]
     color = Image.open(io.BytesIO(base64.b64decode(url))).resize((1, 1)).getpixel((0, 0))

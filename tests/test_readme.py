@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 import typer
 from cli_kit import GARDEN, ROOT, CommandLine, Engines
-from docs_kit import OURS, Reader, answer_for_photographs, blocks, draw_photographs, inline_commands, read
+from docs_kit import OURS, Reader, answer_for_photographs, blocks, draw_photographs, inline_commands, read, run_python
 from hub_kit import know_only, serve_hub
 from openai_kit import Serve
 from PIL import Image
@@ -27,8 +27,7 @@ from PIL import Image
 sys.path.insert(0, str(ROOT / "benchmarks"))
 from doctor import Fault, serving
 
-from codevqa import Answer, CodeVQA, Settings, Writer
-from codevqa import plugins
+from codevqa import Answer, CodeVQA, Settings, Writer, plugins
 from codevqa.cli.main import app
 from codevqa.core.images import load_pictures
 from codevqa.models.fakes import ScriptedLM
@@ -93,19 +92,32 @@ def test_each_name_within_the_text_is_there(page: str) -> None:
     for name, words in re.findall(r"`python (benchmarks/\w+\.py)([^`]*)`", text):
         source = (ROOT / name).read_text("utf-8")
         assert [word for word in re.findall(r" (--[\w-]+)", words) if f'"{word}"' not in source] == [], name
-    for line in re.findall(r"`((?:from|import) [\w.]+[^`]*)`", text):
+    for line in re.findall(r"`(from [\w.]+ import [^`]*)`", text):
         exec(line, {})
 
 
-def open_base(language_model: ScriptedLM, mini: CodeVQA, **options: Any) -> CodeVQA:
-    """Stands in for ``base``, whose models are not here. All but its language model is real."""
-    writer = Writer(language_model, load_prompts("gqa"), mini.writer.retriever)
-    return CodeVQA(writer, mini.models, Settings(workers=1), **options)
+@pytest.fixture
+def prompts(engines: Engines, mini: CodeVQA, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What the language model of ``base`` is sent. All else of ``base`` is real, but for its models."""
+    sent: list[str] = []
+
+    def write(request: GenerationRequest) -> str:
+        sent.append(str(request.prompt))
+        return 'answer = "yes" if brightness(img) < 0.3 else "no"'
+
+    def open_preset(name: str, **options: Any) -> CodeVQA:
+        if name != "base":
+            return engines.build(name, **options) if options else engines(name)
+        writer = Writer(ScriptedLM(write), load_prompts("gqa"), mini.writer.retriever)
+        return CodeVQA(writer, mini.models, Settings(workers=1), **options)
+
+    monkeypatch.setattr(CodeVQA, "from_preset", open_preset)
+    return sent
 
 
 @pytest.fixture
 def typist(
-    tmp_path: Path, codevqa: CommandLine, engines: Engines, mini: CodeVQA, serve: Serve, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, codevqa: CommandLine, prompts: list[str], serve: Serve, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Reader]:
     """Somebody in a folder with the examples, some pictures and a program, and with a server for photographs."""
     shutil.copytree(ROOT / "examples", tmp_path / "examples")
@@ -117,13 +129,7 @@ def typist(
     (tmp_path / "program.py").write_text('answer = query(open_image("Image1.jpg"), "Is there a house?")')
     (tmp_path / ".venv").symlink_to(sys.prefix)
 
-    def open_preset(name: str, **options: Any) -> CodeVQA:
-        if name == "base":
-            return open_base(ScriptedLM(lambda _: 'answer = "yes" if brightness(img) < 0.3 else "no"'), mini, **options)
-        return engines.build(name, **options) if options else engines(name)
-
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(CodeVQA, "from_preset", open_preset)
     monkeypatch.setattr(plugins, "_parts", {})
     monkeypatch.setattr(plugins, "_looked", False)
     monkeypatch.setattr(plugins, "included", [])
@@ -153,7 +159,7 @@ def steps_between(
             path.write_text(json.dumps(kept))
 
     def label() -> None:
-        rows = list(csv.DictReader((folder / "rows.csv").open(encoding="utf-8")))
+        rows = list(csv.DictReader((folder / "rows.csv").read_text("utf-8").splitlines()))
         with (folder / "rows.csv").open("w", encoding="utf-8", newline="") as file:
             table = csv.DictWriter(file, rows[0])
             table.writeheader()
@@ -232,48 +238,19 @@ def test_the_files_that_the_page_on_architecture_names_are_there() -> None:
     assert [name for name in named if not (ROOT / "codevqa" / name).exists()] == []
 
 
-def test_the_primitive_of_the_page_is_called_by_ask(
-    mini: CodeVQA, engines: Engines, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    seen: list[str] = []
-
-    def write(request: GenerationRequest) -> str:
-        seen.append(str(request.prompt))
-        return 'answer = "yes" if brightness(img) < 0.3 else "no"'
-
-    def open_preset(name: str, **options: Any) -> CodeVQA:
-        if name == "mini":
-            return engines.build(name, **options)
-        # The models of base are not here. All but its language model is real: retrieval, prompt, check, sandbox, call.
-        writer = Writer(ScriptedLM(write), load_prompts("gqa"), mini.writer.retriever)
-        return CodeVQA(writer, mini.models, Settings(workers=1), **options)
-
-    monkeypatch.chdir(ROOT)
-    monkeypatch.setattr(CodeVQA, "from_preset", open_preset)
-    exec(compile(fenced("own-primitive.md"), "own-primitive.md", "exec"), {"__name__": "__main__"})
-    run_alone, *steps, answer = capsys.readouterr().out.splitlines()
+@pytest.mark.usefixtures("typist")
+def test_the_primitive_of_the_page_is_called_by_ask(prompts: list[str]) -> None:
+    run_alone, *steps, answer = run_python(BLOCKS["docs/own-primitive.md 1"]).splitlines()
     assert run_alone == answer == "no"
     assert [step.partition("(")[0] for step in steps] == ["brightness"]
-    assert "brightness(img: Image) -> float: Returns how bright the image is" in seen[0]
-    nearest = seen[0].partition("# Image 1: ")[2].partition("# Image 2: ")[0]
+    assert "brightness(img: Image) -> float: Returns how bright the image is" in prompts[0]
+    nearest = prompts[0].partition("# Image 1: ")[2].partition("# Image 2: ")[0]
     assert nearest.startswith("Is it dark in the picture?") and 'if brightness(img) < 0.3 else "no"' in nearest
 
 
-def test_the_page_about_traces_writes_one(engines: Engines, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    (tmp_path / "garden.png").write_bytes(GARDEN.read_bytes())
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(codevqa.CodeVQA, "from_preset", engines)
-    exec(compile(fenced("trace.md"), "trace.md", "exec"), {"CodeVQA": codevqa.CodeVQA})
-    assert "<title" in (tmp_path / "out.html").read_text(encoding="utf-8")
-
-
-def test_the_page_about_questions_asks_them(
-    engines: Engines, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.chdir(ROOT)
-    monkeypatch.setattr(codevqa.CodeVQA, "from_preset", engines)
-    exec(compile(fenced("questions.md"), "questions.md", "exec"), {})
-    many, *rest = capsys.readouterr().out.splitlines()
+@pytest.mark.usefixtures("typist")
+def test_the_page_about_questions_asks_them() -> None:
+    many, *rest = run_python(BLOCKS["docs/questions.md 2"]).splitlines()
     assert many == "yes red" and sorted(rest[:2]) == ["0 yes", "1 red"]
     assert rest[2].startswith("img = open_image(") and rest[-2:] == ["yes", "red"]
     assert any(line.startswith("query(image 1, ") for line in rest)
