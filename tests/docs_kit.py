@@ -205,7 +205,8 @@ class Reader:
         if line.startswith("codevqa demo"):  # serves until it is interrupted
             assert process.stdout is not None
             while "http://127.0.0.1:" not in begun:
-                assert (printed := process.stdout.readline()), begun
+                printed = process.stdout.readline()
+                assert printed, begun
                 begun += printed
             os.killpg(process.pid, signal.SIGINT)
         output, errors = process.communicate(timeout=300)

@@ -1,6 +1,7 @@
 """What README and pages show is so, and what is installed is whole: programs run, packages are listed and locked."""
 
 import csv
+import importlib
 import json
 import os
 import re
@@ -172,12 +173,21 @@ def steps_between(
         hub = stack.enter_context(serve_hub(folder / "hub", {"datasets/OWNER/NAME": files}))
         know_only(hub, monkeypatch)
 
+    def draw_covr() -> None:
+        codevqa("mini-data", "drawn", "--only", "covr", "--images", "4")
+        (folder / "drawn" / "covr").rename(folder / "covr")
+
+    def look_for_packages() -> None:
+        importlib.invalidate_caches()
+        monkeypatch.setattr(plugins, "_looked", False)
+
     return {
+        "codevqa eval brightness/": look_for_packages,
         "codevqa eval hf://": serve_table,
         "codevqa eval gqa": shorten,
         "codevqa report runs/gqa runs/other": lambda: shutil.copytree(folder / "runs/gqa", folder / "runs/other"),
         'codevqa table photos/ --ask "dog: Is there a dog?" --labels': label,
-        "codevqa eval covr": lambda: codevqa("mini-data", ".", "--only", "covr", "--images", "4"),
+        "codevqa eval covr": draw_covr,
         "codevqa run --include": lambda: (folder / "my.py").write_text(BLOCKS["docs/own-primitive.md 1"].text),
     }
 
