@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 HEAD_START = 3.0
 """Seconds that a browser has to fetch the page before models are loaded, where an answer of theirs ships."""
-SHIPPED = "An example, answered by these very models before. Ask anything."
+SHIPPED = "An example that these models answered earlier. Ask your own question."
 
 
 class Opening:

@@ -160,6 +160,7 @@ def _answer_page(
         "pictures_name": pictures_name(pictures),
         "beside": (baseline.text, agreement(answer, baseline)) if baseline and answer.text else None,
         "outcome": _outcome(answer),
+        "direct": any(entry.kind == "eyes" for entry in answer.trace.baseline),
         "gallery": [picture_view(ImageRef(n + 1), pictures, side) for n in range(0 if many else count)],
         "many": many,
         "blocks": blocks(answer.trace.calls),
