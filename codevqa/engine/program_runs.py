@@ -60,7 +60,7 @@ class Progress:
     drafts: tuple[Draft, ...] = ()
     """What each of several written programs is worth."""
     program_seconds: float = 0.0
-    stages: Counter[str] = field(default_factory=Counter)
+    stages: dict[str, float] = field(default_factory=dict)
     """Seconds of wall time by stage; see :attr:`codevqa.Answer.stages`."""
     _stage: str = "other"
     _since: float = field(default_factory=time.perf_counter)
@@ -77,7 +77,7 @@ class Progress:
     def _next_stage(self, name: str) -> str:
         """Ends the stage under way and begins another; returns the one that ended."""
         now, ended = time.perf_counter(), self._stage
-        self.stages[ended] += now - self._since
+        self.stages[ended] = self.stages.get(ended, 0.0) + now - self._since
         self._stage, self._since = name, now
         return ended
 
@@ -124,7 +124,7 @@ class Progress:
             Trace(tuple(run.calls.finished) if run else (), printed, tuple(self.attempts), baseline, self.drafts),
             value,
             question.request.method,
-            seconds=self.stages.total(),
+            seconds=sum(self.stages.values()),
             stages=dict(self.stages),
             models=question.engine.model_names,
             tokens=usage.tokens,
