@@ -50,7 +50,7 @@ def test_a_fallback_is_marked_with_its_typed_error_and_its_evidence() -> None:
     assert page.element(cls="cv-failing").attributes["data-line"] == "4"
     text = page.element("body").text
     assert "What was read instead, without a program" in text and "a cat on a mat" in text
-    assert "Written before" not in text and "It left" not in text  # its own program is shown once
+    assert "Written before" not in text and "It ended with" not in text  # its own program is shown once
 
 
 def test_no_answer_and_the_baseline_say_what_they_are() -> None:
@@ -59,6 +59,9 @@ def test_no_answer_and_the_baseline_say_what_they_are() -> None:
     assert "ProgramLimitError: too many calls" in page.element(cls="cv-verdict").text
     page = Read(trace_page(answer(program=None, method="pnpvqa", trace=Trace(baseline=(READ,))), PICTURES))
     assert "Found without a program" in page.element(cls="cv-verdict").text and not page.all(cls="cv-program")
+    seen = Trace(baseline=(replace(READ, kind="eyes", captions=()),))
+    direct = Read(trace_page(answer(program=None, method="direct", trace=seen), PICTURES)).element("body").text
+    assert "a vision-language model looked at the pictures" in direct and "captions of the pictures" not in direct
     assert page.element(id="cv-program").tag == "section"  # the skip link leads somewhere
 
 

@@ -58,7 +58,7 @@ def write_report(runs: Sequence[Path], out: Path | None = None, *, data: Path | 
         SetupError: the report cannot be written.
     """
     if not runs or (out is None and len(runs) > 1):
-        raise InputError("A report on several runs needs a folder to go to.", hint="Give --out DIR.")
+        raise InputError("A report on several runs needs a folder.", hint="Give --out DIR.")
     with ExitStack() as open_runs:
         stores = [open_runs.enter_context(Store.open(path)) for path in runs]
         folders = [store.folder.resolve() for store in stores]
@@ -137,7 +137,7 @@ def _between(runs: Sequence[RunFigures]) -> Iterator[tuple[str, Difference]]:
 
 def _run_figures(name: str, store: Store, data: Path | None) -> RunFigures:
     if not store.counts():
-        raise InputError(f"{store.folder} has no answers yet.", hint="Go on with it: codevqa eval ... --resume.")
+        raise InputError(f"{store.folder} has no answers yet.", hint="Continue it: codevqa eval ... --resume.")
     metric = metric_of(store.info, data=data)
     summary = summarize(pairs_of(store), metric)
     graphs = _graphs(store, data) if "codevqa" in summary.methods else SceneGraphs()

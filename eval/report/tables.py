@@ -121,7 +121,7 @@ def facts_of_runs(runs: Sequence[RunFigures]) -> dict[str, list[str]]:
 def _run_facts(info: RunInfo, summary: Summary) -> Iterator[tuple[str, str]]:
     yield "data set", f"{info.data_name}, split {info.split}"
     hidden = f", {summary.hidden:,} of them without an answer to compare with" if summary.hidden else ""
-    part = f", from place {info.offset:,} on" if info.offset else ""
+    part = f", after skipping {info.offset:,}" if info.offset else ""
     part += f", at most {info.limit:,}" if info.limit is not None else ""
     missing = info.questions is not None and summary.examples < info.questions
     part += f" of the {info.questions:,} wanted: the run is not complete" if missing else ""
