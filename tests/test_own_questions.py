@@ -261,10 +261,14 @@ def test_a_name_that_no_file_has_is_refused_in_a_line_that_can_be_read(name: str
 def test_questions_outside_what_the_models_know_are_counted_at_once(tmp_path: Path, codevqa: CommandLine) -> None:
     Image.effect_noise((320, 240), 90).convert("RGB").save(tmp_path / "photo.png")
     rows = [("photo.png", "Is it red?"), ("garden.png", "Is there a zebra?"), ("garden.png", "Is the house red?")]
-    file = written(tmp_path, *({"image": picture, "question": words, "answer": "yes"} for picture, words in rows))
+    file = written(
+        tmp_path,
+        *({"image": picture, "question": words, "answer": "yes", "steps": words[3]} for picture, words in rows),
+    )
     done = codevqa("eval", file, "--out", tmp_path / "run")
     assert done.stdout.splitlines()[1].startswith("2 of 3 questions lie outside what the models know"), done.stdout
     page = write_report([tmp_path / "run"]).page
     result = assert_safe(page.read_text(encoding="utf-8")).text.split(" Result ")[2]
     assert result.startswith("⚠ 2 of 3 questions lie outside what the models know")
+    assert listed(page)["keys"] == ["steps"], "a field of one's own keeps its name"
     assert [row["outside"] for row in listed(page)["rows"]] == [["picture"], ["words"], []]

@@ -18,11 +18,11 @@ from codevqa import CodeVQA
 from codevqa.eval import Store, evaluate
 from codevqa.eval.datasets import open_dataset
 from codevqa.eval.report.diff import compare_runs
+from codevqa.eval.report.labels import METHOD_LABELS
 from codevqa.eval.report.paper import DRAWN
 from codevqa.eval.report.reading import summary_of
 from codevqa.eval.report.report import write_report
 from codevqa.eval.report.table import summary_lines
-from codevqa.eval.report.tables import METHOD_LABELS
 from codevqa.eval.run.run_info import RunInfo
 from codevqa.eval.task import DatasetPicture, Row
 from codevqa.mini.export import write_datasets as write_data

@@ -11,7 +11,8 @@ from dataclasses import dataclass, replace
 from ..metrics.steps import StepSummary
 from ..statistics import Interval
 from .figures import RunFigures, Summary
-from .tables import METHOD_LABELS, by_kind, format_points, group_label, pair_label, percent, too_few
+from .labels import METHOD_LABELS, group_label, pair_label
+from .tables import by_kind, format_points, percent, too_few
 
 SHARE = tuple((float(at), f"{at} %") for at in (0, 50, 100))
 """The scale of shares."""
@@ -101,18 +102,22 @@ def latency_chart(summary: Summary) -> Chart:
     return Chart("Distribution of seconds a question", tuple(marks), _seconds_ticks(most), what)
 
 
-def kind_charts(summary: Summary) -> Iterator[Chart]:
+def kind_charts(run: RunFigures) -> Iterator[Chart]:
     """Accuracy by kind of question: one chart a key."""
-    for key, groups in by_kind(summary):
+    for key, groups in by_kind(run.summary):
         largest = sorted(groups, key=lambda label: -groups[label].n)[:10]
         marks = [
-            _share_mark(f"{label if key else group_label(label)}, {METHOD_LABELS[method]}", method, share)
+            _share_mark(
+                f"{label if key else group_label(label, run.info.dataset)}, {METHOD_LABELS[method]}", method, share
+            )
             for label, group in groups.items()
             if label in largest
             for method, share in group.accuracy.items()
         ]
         part = f"The largest {len(largest)} of {len(groups)} groups." if len(largest) < len(groups) else ""
-        yield Chart(f"By {group_label(key)}" if key else "Kinds of questions", tuple(marks), SHARE, note=part)
+        yield Chart(
+            f"By {group_label(key, run.info.dataset)}" if key else "Kinds of questions", tuple(marks), SHARE, note=part
+        )
 
 
 def primitive_charts(summary: Summary, steps: StepSummary | None) -> Iterator[Chart]:

@@ -29,6 +29,7 @@ from . import charts, tables
 from .diff import Difference, compare_runs
 from .examples import ExampleView, show_examples
 from .figures import RunFigures
+from .labels import METHOD_LABELS
 from .reading import folders_of, metric_of, pairs_of
 from .rows import pack_rows
 from .summary import summarize
@@ -104,7 +105,7 @@ def _render_html(runs: Sequence[RunFigures], shown: Sequence[Sequence[ExampleVie
         runs=runs,
         tables=tables,
         charts=charts,
-        labels=tables.METHOD_LABELS,
+        labels=METHOD_LABELS,
         between=list(_between(runs)),
         costed=[(run, *method) for run in runs for method in run.summary.methods.items() if method[1].cost],
         examples=list(zip(runs, shown, strict=True)),

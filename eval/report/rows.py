@@ -17,8 +17,8 @@ from ..metrics.steps import JudgedStep, judge_steps
 from ..task import METHODS, Example, Row
 from .examples import ExampleView
 from .figures import RunFigures
+from .labels import METHOD_LABELS, group_label
 from .reading import answer_of, first_pairs
-from .tables import METHOD_LABELS, group_label
 
 MOST = 20_000
 """Questions of one page at most."""
@@ -72,7 +72,7 @@ def pack_rows(runs: Sequence[RunFigures], examples: Sequence[Sequence[ExampleVie
     head: dict[str, Any] = {
         "methods": [[method, METHOD_LABELS[method]] for method in methods],
         "runs": [each.name for each in runs],
-        "keys": [group_label(key) for key in keys],
+        "keys": [group_label(key, runs[0].info.dataset) for key in keys],
         "total": total,
     }
     every = 1

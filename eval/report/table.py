@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from ..run.run_info import RunInfo, RunPace
 from ..statistics import Interval
 from .figures import Summary
-from .tables import figure_label
+from .labels import figure_label
 
 
 def summary_lines(info: RunInfo, summary: Summary, pace: RunPace | None = None) -> list[str]:

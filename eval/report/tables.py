@@ -11,42 +11,13 @@ from ..run.run_info import RunInfo
 from ..statistics import FEW_CLUSTERS, Interval, Paired, holm
 from ..task import METHODS
 from .figures import GroupFigures, RunFigures, Summary
+from .labels import MEANINGS, METHOD_LABELS, figure_label, group_label, pair_label
 from .paper import DRAWN, NOTE, PAPER
 
 FEW = 10
 """Groups of less say next to nothing: they stand apart, untested, and never beside the paper."""
 MOST_LINES = 30
 """Groups of one table; further ones are counted in its note."""
-METHOD_LABELS: Mapping[str, str] = {"codevqa": "CodeVQA", "direct": "Direct", "pnpvqa": "PnP-VQA"}
-"""What a reader sees of a method."""
-GROUP_LABELS: Mapping[str, str] = {
-    "structural": "type of question",
-    "semantic": "subject of question",
-    "detailed": "detailed type of question",
-    "open": "open or binary",
-    "words": "words in the question",
-    "steps": "reasoning steps",
-    "spatial": "spatial relation",
-    "spatial_final": "spatial relation in the last step",
-    "and": "joined by and",
-    "or": "joined by or",
-    "images": "number of pictures",
-    "pictures": "number of pictures",
-    "needles": "pictures that matter",
-    "kind": "kind of question",
-    "pattern": "pattern of question",
-}
-"""What a reader sees of a group's key; a key of the user's own is shown as it is."""
-FIGURE_LABELS: Mapping[str, str] = {
-    "balanced": "accuracy on balanced questions",
-    "distribution": "distance of answer distributions (smaller is better)",
-}
-"""What a reader sees of a figure about the whole run."""
-MEANINGS: Mapping[str, str] = {
-    "distribution": 'GQA\'s "distribution" compares how often each answer is given with how often it is right, within '
-    "groups of questions (chi-square, over 100). 0 means equally often; smaller is better.",
-}
-"""What figures mean that are no shares."""
 GAIN = ("Difference in points", "Better / worse", "p")
 HOLM = "The p after Holm allows for testing all rows of a table at once."
 _DOING = {
@@ -89,16 +60,6 @@ def format_points(difference: Interval | None) -> str:
 
 def _tied_interval(figure: Interval, low: str, high: str) -> str:
     return f"({TOO_FEW if too_few(figure) else f'{low} to {high}'})".replace(" ", TIED)
-
-
-def group_label(key: str) -> str:
-    """Returns what a reader sees of a group's key, such as ``reasoning steps``."""
-    return GROUP_LABELS.get(key, key.replace("_", " "))
-
-
-def figure_label(name: str) -> str:
-    """Returns what a reader sees of a figure about the whole run."""
-    return FIGURE_LABELS.get(name, name.replace("_", " "))
 
 
 def too_few(figure: Interval) -> bool:
@@ -198,11 +159,6 @@ def comparison_table(runs: Sequence[RunFigures]) -> TextTable | None:
     return TextTable(head, tuple(rows), "On the same questions", HOLM) if rows else None
 
 
-def pair_label(pair: str) -> str:
-    """Writes ``CodeVQA − Direct`` for ``codevqa-direct``."""
-    return " − ".join(METHOD_LABELS[method] for method in pair.split("-"))
-
-
 def _gain(paired: Paired | None) -> list[str]:
     """Cells under :data:`GAIN`."""
     changed = f"{paired.better:,} / {paired.worse:,}" if paired else "–"
@@ -279,14 +235,16 @@ def _group_table(info: RunInfo, summary: Summary, key: str, groups: Mapping[str,
             cells += [f"{gain.clusters:,}" if gain else "–", format_points(gain), p_text(tested.get(label))]
             cells.append(f"{adjusted[label]:.2g}" if gain else "–")
         theirs = beside.get(label) if label in many else None
-        rows.append((label if key else group_label(label), *cells, *(columns and (theirs or "–" * len(columns)))))
+        rows.append(
+            (label if key else group_label(label, info.dataset), *cells, *(columns and (theirs or "–" * len(columns))))
+        )
     head = ["Group", "Questions", *(METHOD_LABELS[method] for method in summary.methods)]
     if pair := next(iter(summary.pairs), None):
         difference = f"{pair_label(pair)} in points" if len(summary.methods) > 2 else "Difference in points"
         head += ["Clusters", difference, "p", "p after Holm"]
     note = " ".join(_group_notes(info, summary, key, len(groups), shown, bool(columns)))
     muted = frozenset(place for place, label in enumerate(shown) if label not in many)
-    title = f"By {group_label(key)}" if key else "Kinds of questions"
+    title = f"By {group_label(key, info.dataset)}" if key else "Kinds of questions"
     return TextTable((*head, *columns), tuple(rows), title, note, muted)
 
 
@@ -300,7 +258,7 @@ def _group_notes(
     if any(group.n < FEW for group in shown.values()):
         yield f"In italics: groups of fewer than {FEW} questions. They say next to nothing, and are not tested."
     if few := [
-        label if key else group_label(label)
+        label if key else group_label(label, info.dataset)
         for label, group in shown.items()
         if any(share.few for share in group.accuracy.values())
     ]:
