@@ -60,12 +60,12 @@ class Fault:
 def _guess(question: str, salt: str) -> str:
     chance = random.Random(f"{question}{salt}")
     if question.startswith("Is "):
-        return chance.choice(("yes", "no"))
+        return str(chance.choice(("yes", "no")))
     if named := re.search(r"the (\w+) or the (\w+)\?", question):
         return str(chance.choice(named.groups()))
     words = COLORS if "color" in question else SHAPES if "shape" in question else ARROWS if "arrow" in question else ()
     if words:
-        return chance.choice([*words])
+        return str(chance.choice([*words]))
     if "How many" in question:
         return str(chance.randint(1, 12))
     return ", ".join(str(chance.randint(100, 999)) for _ in range(chance.randint(1, 10)))

@@ -91,7 +91,12 @@ def include(path: Path) -> None:
     name, file = path.stem, str(path.resolve())
     if file in included:
         return
-    if not name.isidentifier() or ((there := find_spec(name)) is not None and there.origin != file):
+    try:
+        there = find_spec(name) if name.isidentifier() else None
+        free = name.isidentifier() and (there is None or there.origin == file)
+    except ValueError:  # a module that says nothing of itself, as __main__ may be
+        free = False
+    if not free:
         raise InputError(f"{path} cannot be included: {name} is no free module name.", hint="Rename the file.")
     spec = spec_from_file_location(name, file)
     assert spec is not None and spec.loader is not None
@@ -100,7 +105,9 @@ def include(path: Path) -> None:
         with _importing(str(path)):
             spec.loader.exec_module(module)
             _offer(module)
-    except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever code of the user's raises
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # noqa: BLE001 - whatever code of the user's raises
         lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == file]
         line = error.lineno if isinstance(error, SyntaxError) and error.filename == file else (lines or [1])[-1]
         what = error.msg if isinstance(error, SyntaxError) else record(error).message
@@ -139,12 +146,12 @@ def _import(shown: str, module: str) -> None:
 
 @contextmanager
 def failures(what: str) -> Iterator[None]:
-    """Says as an :class:`InputError` what a registered part raises."""
+    """Says as an :class:`InputError` what a registered part raises. No generator may yield within."""
     try:
         yield
-    except CodeVQAError:
+    except (CodeVQAError, KeyboardInterrupt):
         raise
-    except Exception as error:
+    except BaseException as error:
         raise InputError(f"{what} failed: {type(error).__name__}: {record(error).message}") from error
 
 

@@ -18,7 +18,7 @@ HERE = Path(__file__).resolve().parent
 PAGE = HERE / "examples" / "answer.html"
 FIRST = HERE.parent / "codevqa" / "demo" / "pictures" / "first.json"
 PICTURE = HERE / "pictures" / "answer.png"
-ASKED = "garden.png", "Is the red house to the left of the green tree?"
+ASKED = "shelf-1.png", "Is the yellow star below the green heart?"
 WIDTH = 1060
 """Wide enough for two columns; the height is that of the page until the end of what the program compared."""
 

@@ -75,7 +75,7 @@ class CommandLine:
 
     def __call__(self, *words: object, stdin: str | bytes = "", engine: Any = None, **variables: str) -> Done:
         """Runs a command, with an engine of one's own in place of the one that it would open."""
-        output, errors = io.StringIO(), io.StringIO()
+        output, errors = (io.TextIOWrapper(io.BytesIO(), encoding="utf-8", newline="") for _ in range(2))
         with pytest.MonkeyPatch.context() as patch, redirect_stdout(output), redirect_stderr(errors):
             for name in os.environ.keys() - environment().keys():
                 patch.delenv(name)
@@ -92,7 +92,8 @@ class CommandLine:
                 status = 0
             except SystemExit as ended:
                 status = ended.code if isinstance(ended.code, int) else 0 if ended.code is None else 1
-        return Done(status, output.getvalue(), errors.getvalue())
+                written = [stream.detach().getvalue().decode() for stream in (output, errors)]
+        return Done(status, *written)
 
 
 def assert_one_clear_line(done: Done, words: str, status: int = 2) -> None:

@@ -54,8 +54,8 @@ class StubEngine:
         self.watches.append(Endless(*self.events))
         return self.watches[-1]
 
-    def watch_run(self, images: object, program: str, **options: Any) -> Watch:
-        return self.watch(images, program, **options)
+    def watch_run(self, images: object, program: str, *, question: str, **options: Any) -> Watch:
+        return self.watch(images, question, program=program, **options)
 
 
 class StubService(DemoService):

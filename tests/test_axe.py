@@ -56,6 +56,10 @@ def test_axe_finds_nothing_grave_on_the_demo(visit: Callable[..., Visitor], tmp_
     assert find_violations(someone) == []
     someone.until(lambda: "yes" in someone.answer(), "the opening example")
     assert find_violations(someone) == []
+    someone.page.locator("#cv-question textarea").fill("Is it?")
+    someone.until(lambda: "Changed" in someone["why"].inner_text(), "an answer to something else")
+    someone["baseline"].locator("summary").first.click()
+    assert find_violations(someone) == []
     someone.example(4)
     someone.finished()
     someone.edit()

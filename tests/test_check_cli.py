@@ -16,6 +16,7 @@ from engine_kit import engine
 from pages_kit import Read, opened
 
 from codevqa import CodeVQA
+from codevqa.core.text import visible
 from codevqa.models.fakes import ScriptedLM
 
 HOUSE = '[[rule]]\nname = "house"\nask = "Is there a house?"\nwant = "yes"\n'
@@ -372,6 +373,8 @@ def test_the_page_stands_alone_and_shows_the_evidence_of_what_fails(check: Check
     assert not any(element.text.startswith(("x", "house")) for tag in "bi" for element in page.all(tag))
     assert page.all("h2")[0].text == "<i>house</i>"
     assert not page.all("script") and not page.all("link") and "http-equiv" in page.all("meta")[1].attributes
+    policy = page.element("meta", http_equiv="Content-Security-Policy").attributes["content"]
+    assert policy == "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
     outside = [
         element.attributes[name]
         for element in page.elements
@@ -464,7 +467,7 @@ def test_names_reach_no_terminal_and_no_file_as_commands(name: bytes, shown: str
     assert done.stdout.splitlines()[1] == f"      fail  {shown!r}: Is there a house? no".replace("\\\\", "\\")
     assert not re.search("[\x00-\x08\x0b-\x1f\x7f\u202e]", done.stdout + done.stderr)
     (case,) = ElementTree.parse("check.xml").getroot().iter("testcase")
-    assert case.get("name", "").endswith(shown.removeprefix("photos/"))
+    assert case.get("name", "").endswith(f"/photos/{visible(os.fsdecode(name))}")
     assert "\x1b" not in Path("check.html").read_text(encoding="utf-8")
 
 

@@ -1,7 +1,9 @@
 """The command line as its user meets it, with the embedded models wherever one has to answer."""
 
+import ast
 import io
 import json
+import logging
 import os
 import signal
 import subprocess
@@ -10,7 +12,7 @@ from pathlib import Path
 from unittest.mock import Mock
 
 import pytest
-from cli_kit import GARDEN, SHELF, CommandLine, assert_one_clear_line
+from cli_kit import GARDEN, ROOT, SHELF, CommandLine, assert_one_clear_line
 from engine_kit import engine
 from pages_kit import Read
 from tiny_lm import build_tiny_lm
@@ -176,12 +178,45 @@ def test_a_terminal_is_told_nothing_that_it_would_obey(tmp_path: Path, codevqa: 
         "print('\\x1b]0;title\\x07')  # \x9b31m\nquery(img, 'What \\x1b[31m is it?')\nanswer = 'red\\x1b[2J \\u202etxt'"
     )
     done = codevqa("run", program, GARDEN)
-    assert done.returncode == 0 and done.stdout == "red\\x1b[2J \\u202etxt\n", done
+    assert done.returncode == 0 and done.stdout == "red\\u001b[2J \\u202etxt\n", done
     assert "What \\x1b[31m" in done.stderr and not [
         character for character in done.stderr if not character.isprintable() and character != "\n"
     ]
-    assert_one_clear_line(codevqa("ask", tmp_path / "a\x1b[31m.png", "-q", "Is it?"), "a\\x1b[31m.png")
-    assert codevqa("run", program, GARDEN, "--json").stdout.count("\\u001b") >= 1, "JSON says it exactly"
+    assert_one_clear_line(codevqa("ask", tmp_path / "a\x1b[31m.png", "-q", "Is it?"), "a\\u001b[31m.png")
+    program.write_text("answer = 'red\\x9b2J\\u202e\\u200f\\x7f\\x1b \u00e9'")
+    printed = codevqa("run", program, GARDEN, "--json").stdout
+    assert printed.strip().isprintable() and "\u00e9" in printed, "JSON keeps what a terminal shows"
+    assert json.loads(printed)["answer"] == "red\x9b2J\u202e\u200f\x7f\x1b \u00e9", "and says the rest exactly"
+
+
+def test_what_is_loaded_is_named_where_a_file_replaces_a_preset_s_models(tmp_path: Path, codevqa: CommandLine) -> None:
+    weights = ROOT / "mini" / "weights"
+    parts = {"matcher": "blip", "captioner": "blip", "retriever": "sentence", "lm": "transformers"}
+    roles = {name.replace("lm", "language_model"): f"{kind}:{weights / name}" for name, kind in parts.items()}
+    (tmp_path / "my.toml").write_text('preset = "base"\n' + "".join(f'{role} = "{of}"\n' for role, of in roles.items()))
+    with engine("answer = 1") as vqa:
+        words = ("run", "-", GARDEN, "--preset", tmp_path / "my.toml")
+        line = codevqa(*words, stdin="answer = 1", engine=vqa).stderr.splitlines()[0]
+        plain = codevqa(*words[:-2], stdin="answer = 1", engine=vqa).stderr.splitlines()[0]
+    assert "BLIP" not in line and line.endswith("my.toml (lm, matcher, captioner, retriever) ..."), line
+    assert plain.startswith("codevqa: loading mini (tiny models inside the package"), plain
+
+
+def test_everything_that_is_printed_goes_one_way() -> None:
+    for file in (ROOT / "codevqa" / "cli").glob("*.py"):
+        for node in ast.walk(ast.parse(file.read_text("utf-8"))):
+            name = node.id if isinstance(node, ast.Name) else node.attr if isinstance(node, ast.Attribute) else ""
+            assert name not in ("print", "pprint", "echo", "secho", "__stdout__", "__stderr__"), f"{file}:{node.lineno}"
+            if file.name != "printing.py":
+                stream = isinstance(node, ast.Attribute) and ast.unparse(node.value).endswith(("stdout", "stderr"))
+                assert not stream or name in ("isatty", "fileno"), f"{file}, line {node.lineno}: use print_text"
+
+
+def test_what_is_logged_is_told_as_anything_else(codevqa: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
+    plain = logging.getLogger("codevqa.plain")
+    monkeypatch.setattr(plain, "propagate", False)  # pytest listens at the root
+    monkeypatch.setattr("codevqa.cli.models.including", lambda _: plain.warning("left out: \x1b]0;title\x07"))
+    assert codevqa("models", "mini", "--json").stderr == "codevqa: left out: \\u001b]0;title\\u0007\n"
 
 
 TRACED = ("ask", GARDEN, "-q", "Is it red?", "--quiet", "--trace")

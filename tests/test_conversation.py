@@ -80,7 +80,7 @@ def test_a_file_is_answered_in_order_and_a_bad_line_costs_no_other(tmp_path: Pat
     ]  # fmt: skip
     assert rows[1]["error"]["message"].startswith(f"{path}, line 2: not JSON: ")
     assert rows[4]["error"]["message"].startswith(f'{path}, line 6 lacks "images" or "question".')
-    assert "10 of 10 questions" in done.stderr and "7 errors" in done.stderr
+    assert "10 of 10 questions" in done.stderr and "7 unanswered" in done.stderr
 
 
 def test_a_picture_of_standard_input(codevqa: CommandLine) -> None:

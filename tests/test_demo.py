@@ -6,14 +6,19 @@ from typing import Any
 
 import pytest
 from cli_kit import GARDEN
+from PIL import Image
 from service_kit import VISITOR, StubEngine, StubService, answer, asked, last
 
 from codevqa import CodeVQA
 from codevqa.core.errors import ImageError
 from codevqa.core.events import Answered, Writing
+from codevqa.core.trace import DomainWarning
 from codevqa.demo.limits import DemoLimits
 from codevqa.demo.live import LiveQuestion
 from codevqa.demo.pictures import read_uploads, shipped_answers, shipped_questions
+from codevqa.demo.service import OWN_FAULT
+from codevqa.pages import LARGE
+from codevqa.presets.configuration import configure
 
 
 def test_a_bad_picture_is_told_by_its_name(tmp_path: Path) -> None:
@@ -24,6 +29,16 @@ def test_a_bad_picture_is_told_by_its_name(tmp_path: Path) -> None:
         with pytest.raises(ImageError, match=f"^{name} {words}") as caught:
             read_uploads([str(tmp_path / name)], DemoLimits(upload_bytes=2000), tmp_path, tmp_path / "index")
         assert str(tmp_path) not in str(caught.value)
+
+
+def test_pictures_are_bounded_each_and_together(tmp_path: Path) -> None:
+    Image.new("RGB", (100, 90)).save(tmp_path / "wide.png")
+    place, index = str(tmp_path / "wide.png"), tmp_path / "index"
+    with pytest.raises(ImageError, match=r"^wide.png is too large \(100x90\)"):
+        read_uploads([place], DemoLimits(pixels=8999), tmp_path, index)
+    many = [place] * (LARGE + 1)
+    with pytest.raises(ImageError, match="too large together"):
+        read_uploads(many, DemoLimits(question_bytes=LARGE * Path(place).stat().st_size), tmp_path, index)
 
 
 def test_pictures_are_counted_and_only_uploads_are_read(tmp_path: Path) -> None:
@@ -51,6 +66,23 @@ def test_the_answer_that_ships_is_the_one_that_its_models_give(mini: CodeVQA) ->
         )
         assert [call.value for call in shipped.trace.calls] == [call.value for call in now.trace.calls]
         assert shipped.models == now.models
+
+
+def test_a_question_is_answered_in_each_way_that_its_models_can(tmp_path: Path) -> None:
+    engine = StubEngine(Answered(answer()))
+    service = StubService(tmp_path, engine)
+    service.configuration = configure("mini-vlm")
+    live = asyncio.run(last(service.serve(asked(tmp_path, compared=True), VISITOR)))
+    assert [options.get("method") for options in engine.options] == ["codevqa", "direct", "pnpvqa"]
+    assert live.view().baseline.count("demo-big") == 2
+
+
+def test_what_visitors_take_away_names_no_option_of_the_command_line(tmp_path: Path) -> None:
+    warned = answer("blue", warnings=(DomainWarning("words", "Unknown words. Give --preset api."),))
+    service = StubService(tmp_path, StubEngine(Answered(warned)))
+    live = asyncio.run(last(service.serve(asked(tmp_path), VISITOR)))
+    page = Path(asyncio.run(service.page(live, VISITOR)) or "").read_text("utf-8")
+    assert "Unknown words." in page and "--preset" not in page
 
 
 def test_visitors_share_nothing_and_who_was_away_longest_is_forgotten(tmp_path: Path) -> None:
@@ -92,7 +124,7 @@ def test_what_cannot_be_asked_is_said_and_not_asked(tmp_path: Path, fields: dict
     engine = StubEngine(Answered(answer()))
     service = StubService(tmp_path, engine)
     live = asyncio.run(last(service.serve(asked(tmp_path, **fields), VISITOR)))
-    assert live.error is not None and engine.watches == []
+    assert live.error is not None and live.error.message != OWN_FAULT and engine.watches == []
     assert 'role="alert"' in live.view().message and "data-busy" not in live.view().status
 
 
@@ -104,7 +136,7 @@ def test_a_fault_of_the_demo_itself_is_logged_and_shown_without_its_trace(
             raise RuntimeError("a secret detail")
 
     live = asyncio.run(last(Faulty(tmp_path, StubEngine()).serve(asked(tmp_path), VISITOR)))
-    assert "demo itself failed" in live.view().message and "secret" not in live.view().message
+    assert "page itself failed" in live.view().message and "secret" not in live.view().message
     assert "a secret detail" in caplog.text
 
 

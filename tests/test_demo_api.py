@@ -1,5 +1,6 @@
 """The demo served for real, with the embedded models: its documented API."""
 
+import asyncio
 import json
 import re
 from typing import Any
@@ -8,10 +9,12 @@ import pytest
 
 pytest.importorskip("gradio", reason="the demo needs Gradio: pip install 'codevqa[demo]'")
 
+import gradio as gr
 from demo_kit import PICTURES, PROGRAM, ROOT, garden
 from gradio_client import Client, handle_file
 
 from codevqa import Answer
+from codevqa.demo.api import Blocks
 
 
 def test_the_example_of_the_documentation_runs(demo: str, capsys: pytest.CaptureFixture[str], monkeypatch: Any) -> None:
@@ -47,3 +50,26 @@ def test_what_a_client_computed_is_remembered_for_it_alone(demo: str, client: Cl
     for asking, known in ((client, False), (client, True), (other, False)):
         text, details = asking.predict(program=PROGRAM, images=[garden()], api_name="/run")
         assert text == "blue" and json.loads(details)["calls"][1]["remembered"] is known
+
+
+@pytest.mark.parametrize("cause", ["too few arguments", "a fault", "a refusal of Gradio's"])
+def test_what_a_visitor_sent_is_logged_on_one_short_line_at_most(
+    cause: str, caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str]
+) -> None:
+    sent = "\x1b[31mpassword\n" * 40_000
+
+    def handler(*texts: str) -> str:
+        raise (gr.Error if cause == "a refusal of Gradio's" else ValueError)(sent)
+
+    async def call() -> None:
+        with Blocks(analytics_enabled=False) as page:
+            boxes = [gr.Textbox() for _ in range(2)]
+            boxes[0].change(handler, boxes, boxes[0])
+        await page.process_api(page.fns[0], [sent] * (1 if cause == "too few arguments" else 2))
+
+    with pytest.raises(gr.Error) as caught:
+        asyncio.run(call())
+    assert not caught.value.print_exception, "Gradio would print it"
+    logged = "".join(record.getMessage() for record in caplog.records)
+    assert len(logged) < 1000 and logged.isprintable() and bool(logged) == (cause != "a refusal of Gradio's")
+    assert capsys.readouterr() == ("", "")

@@ -2,6 +2,7 @@
 
 import json
 import multiprocessing
+import os
 import shutil
 import sqlite3
 import time
@@ -125,6 +126,13 @@ def test_a_file_of_a_later_version_is_refused(first_version: Path) -> None:
         with pytest.raises(InputError, match=r"written by a later version of codevqa \(file version 99"):
             DiskMemory(first_version, read_only=read_only)
     assert look(first_version, "SELECT count(*) FROM calls") == [(2,)] and len(before) == first_version.stat().st_size
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="makes a pipe")
+def test_nobody_waits_for_the_writer_of_a_pipe(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / FILE)
+    with pytest.raises(InputError, match="is not a regular file"):
+        DiskMemory(tmp_path / FILE)
 
 
 def test_the_memory_of_a_later_version_stays_where_it_is() -> None:
@@ -302,6 +310,16 @@ def test_features_of_another_shape_are_dropped_and_computed_again(small: bool, t
     assert torch.equal(features, torch.ones(4))
 
 
+def test_features_that_changed_on_disk_are_dropped(tmp_path: Path) -> None:
+    memory = memory_at(tmp_path / "index")
+    store = FeatureStore(memory, "a")
+    store.add({"x": torch.zeros(3)})
+    store.save()
+    (file,) = (tmp_path / "index" / FEATURES / "a").glob("*.safetensors")
+    file.write_bytes(file.read_bytes()[:-1] + b"\1")
+    assert not FeatureStore(memory, "a").read("x") and not file.exists()
+
+
 def test_two_stores_keep_each_picture_once(tmp_path: Path) -> None:
     memory = memory_at(tmp_path / "index")
     stores = [FeatureStore(memory, "a") for _ in range(2)]
@@ -316,6 +334,18 @@ def test_two_stores_keep_each_picture_once(tmp_path: Path) -> None:
         assert torch.equal(store.read("x")["x"], torch.zeros(3)), "what was kept first"
     FeatureStore(memory, "b").add({"x": torch.ones(3)})
     assert sorted(memory.features("a")) == ["x", "y"] and not memory.features("b")
+
+
+def test_only_files_that_nobody_writes_any_more_are_removed(tmp_path: Path) -> None:
+    memory = memory_at(tmp_path / "index")
+    folder = tmp_path / "index" / FEATURES / "a"
+    folder.mkdir(parents=True)
+    young, old = folder / "young.part", folder / "old.part"
+    for file in (young, old):
+        file.write_bytes(b"half")
+    os.utime(old, (0, time.time() - 2 * 3600))
+    FeatureStore(memory, "a")
+    assert young.exists() and not old.exists(), "another process may write the young file still"
 
 
 # -- several processes -------------------------------------------------------------------------------------------------

@@ -71,6 +71,11 @@ def test_sizes_come_first_and_nothing_else_where_only_they_are_asked_for(hub: Hu
     words = hub.command("download", "base", "--dry-run")
     offline = subprocess.run(words, capture_output=True, text=True, env=nowhere, check=True).stdout
     assert "Sizes are computed" in offline and "5.4 GB to download:\n" in offline
+    Path(preset).write_text('matcher = "blip:a/b"\ncaptioner = "blip:a/c"\nlanguage_model = "transformers:a/d"\n')
+    for retriever, total in (("all-mpnet-base-v2", "at least 400.0 MB and 3 files"), ("a/e", "4 files")):
+        words = hub.command("download", preset, "--dry-run", "--set", f"retriever=sentence:{retriever}")
+        offline = subprocess.run(words, capture_output=True, text=True, env=nowhere, check=True).stdout
+        assert f"\n{total} of unknown size to download:\n" in offline, offline
 
 
 @pytest.mark.slow

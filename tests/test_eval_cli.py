@@ -121,8 +121,9 @@ def test_a_replay_excludes_models(tmp_path: Path) -> None:
 def test_progress_is_plain_lines_where_there_is_no_terminal(capfd: pytest.CaptureFixture[str]) -> None:
     with Bar(every=0) as bar:
         for count in (1, 2):
-            bar(Status(total=2, examples=count, seconds=1))
+            bar(Status(total=2, examples=count, fallbacks=3 * count, unanswered=count - 1, seconds=1))
     lines = capfd.readouterr().err.splitlines()
+    assert lines[0].endswith(" left, 3 fallbacks") and lines[1].endswith(", 6 fallbacks, 1 unanswered"), lines
     assert [text[:14] for text in lines] == ["codevqa: 1 of ", "codevqa: 2 of ", "codevqa: 2 of "]
 
 

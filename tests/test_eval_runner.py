@@ -43,7 +43,8 @@ def test_both_methods_on_the_same_questions(tmp_path: Path) -> None:
     assert not {"prompt", "patches"} & evidence.keys() and "prompt" not in ours.trace["written"]
     assert {type(level) for map in evidence["relevance"] for line in map for level in line} == {int}
     assert theirs.trace["baseline"][0]["captions"]
-    assert (seen[-1].examples, seen[-1].rows, seen[-1].total, seen[-1].errors) == (9, 18, 9, 0)
+    assert (seen[-1].examples, seen[-1].rows, seen[-1].total) == (9, 18, 9)
+    assert (seen[-1].fallbacks, seen[-1].unanswered) == (0, 0)
     assert (info.dataset, info.prompts, info.models["writer"]) == ("gqa", "image: gqa, set: covr", "writer")
     assert ours.cost.calls == {"caption": 2, "match": 1, "read": 1, "write": 1} and "write" not in theirs.cost.calls
     assert ours.cost.prompt_tokens + ours.cost.completion_tokens == ours.tokens
@@ -51,6 +52,16 @@ def test_both_methods_on_the_same_questions(tmp_path: Path) -> None:
     assert ours.cost.seconds < ours.seconds
     assert cost is not None and cost.rows == 9 and cost.calls == ours.cost.calls
     assert pace is not None and pace.questions == 9 and pace.rate is not None
+
+
+def test_a_fallback_is_no_error_and_what_has_no_answer_is_counted(tmp_path: Path) -> None:
+    seen: list[Status] = []
+    with fake_engine("answer = 1 / 0") as vqa:
+        data = Broken(tmp_path, 9)
+        evaluate(
+            vqa, data, tmp_path / "run", methods=["codevqa"], progress=seen.append, missing_pictures="skip"
+        ).close()
+    assert (seen[-1].examples, seen[-1].fallbacks, seen[-1].unanswered) == (9, 5, 4)
 
 
 def test_seeds_repeat_the_sampling_of_captions(tmp_path: Path) -> None:

@@ -1,7 +1,11 @@
 """The store: what goes in comes out, and what is committed survives everything but the loss of the disk."""
 
 import dataclasses
+import os
+import shutil
 import sqlite3
+import subprocess
+import sys
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -9,6 +13,7 @@ from typing import Any
 import pytest
 from eval_kit import Numbered
 
+from codevqa.collections.disk_memory import DiskMemory
 from codevqa.core.errors import InputError, SetupError
 from codevqa.eval.run.run_info import RunInfo
 from codevqa.eval.run.store import Store
@@ -50,6 +55,16 @@ def test_text_that_utf_8_cannot_hold_is_kept_as_far_as_it_can_be(tmp_path: Path)
     assert (back.prediction, back.trace) == ("a?b", {"printed": "?"})
 
 
+def test_a_place_holds_one_question(tmp_path: Path) -> None:
+    first, second = Numbered(tmp_path, 2)
+    with Store.create(tmp_path / "run", INFO) as store:
+        store.add(first, [row(first.id)], place=0)
+        with pytest.raises(InputError, match=f"Place 0 of the run holds another question than {second.id}"):
+            store.add(second, [row(second.id)], place=0)
+        assert [example.id for example in store.examples()] == [first.id]
+        assert store.row(second.id, "codevqa") is None
+
+
 def test_readers_see_what_is_committed_while_a_writer_goes_on(tmp_path: Path) -> None:
     examples = list(Numbered(tmp_path, 64))
     with Store.create(tmp_path / "run", INFO) as store:
@@ -85,6 +100,95 @@ def test_what_is_no_run_is_one_clear_error(tmp_path: Path) -> None:
         db.execute("CREATE TABLE rows (id)")
     with pytest.raises(InputError, match="of another kind"):
         Store.open(other)
+
+
+def test_a_copy_without_its_log_says_what_to_copy_and_stays_as_it_is(tmp_path: Path) -> None:
+    examples = list(Numbered(tmp_path, 3))
+    with Store.create(tmp_path / "run", INFO) as store:
+        store.add(examples[0], [row(examples[0].id)])
+        names = sorted(file.name for file in (tmp_path / "run").iterdir() if file.name != "run.lock")
+        assert names == ["run.sqlite", "run.sqlite-shm", "run.sqlite-wal"]
+        for folder, kept in (("whole", names[:1] + names[2:]), ("half", names[:1])):
+            (tmp_path / folder).mkdir()
+            for name in kept:
+                shutil.copy(tmp_path / "run" / name, tmp_path / folder)
+    with Store.open(tmp_path / "whole") as whole, Store.open(tmp_path / "run") as closed:
+        assert len(whole) == len(closed) == 1
+    before = (tmp_path / "half" / "run.sqlite").read_bytes()
+    for writable in (False, True):
+        with pytest.raises(
+            InputError, match=r"-wal is not here\. If it was copied, copy run\.sqlite-wal and run\.sqlite-shm"
+        ):
+            Store.open(tmp_path / "half", writable=writable)
+        assert Store.exists(tmp_path / "half")
+    assert (tmp_path / "half" / "run.sqlite").read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    "statement", ["PRAGMA journal_mode = WAL", "CREATE TABLE theirs (id)", "PRAGMA user_version = 1"]
+)
+def test_a_file_that_is_no_run_is_not_written(statement: str, tmp_path: Path) -> None:
+    with closing(sqlite3.connect(tmp_path / "run.sqlite")) as db:
+        db.execute(statement)
+    before = (tmp_path / "run.sqlite").read_bytes()
+    for write in (lambda: Store.open(tmp_path, writable=True), lambda: Store.create(tmp_path, INFO)):
+        with pytest.raises(InputError) as caught:
+            write()
+        assert "https://" not in str(caught.value) and "\n" not in str(caught.value)
+    for memory in (lambda: DiskMemory(tmp_path / "run.sqlite"), lambda: Store(tmp_path, write=True)):
+        with pytest.raises(InputError, match=r"it holds nothing\. If it was copied, copy|of another kind"):
+            memory()
+    assert (tmp_path / "run.sqlite").read_bytes() == before
+
+
+KILLED = """
+import os, sqlite3, sys
+from test_eval_store import INFO, Store
+
+def killer(left):
+    def count(statement):
+        nonlocal left
+        left -= 1
+        if not left:
+            os._exit(9)
+    return count
+
+connect = sqlite3.connect
+for number in range(1, 99):
+    child = os.fork()
+    if not child:
+        def connect_counted(*words, **options):
+            db = connect(*words, **options)
+            db.set_trace_callback(killer(number))
+            return db
+        sqlite3.connect = connect_counted
+        Store.create(f"{sys.argv[1]}/{number}", INFO)
+        os._exit(0)
+    if not os.waitpid(child, 0)[1]:
+        break
+print(number)
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="forks")
+def test_a_run_that_is_killed_while_it_is_made_begins_anew(tmp_path: Path) -> None:
+    words = [sys.executable, "-c", KILLED, str(tmp_path)]
+    done = subprocess.run(words, capture_output=True, text=True, cwd=Path(__file__).parent)
+    assert done.stdout.strip().isdecimal() and int(done.stdout) > 10, done
+    for number in range(1, int(done.stdout)):  # killed before its first statement, its second, ...
+        folder = tmp_path / str(number)
+        with Store.open(folder, writable=True) if Store.exists(folder) else Store.create(folder, INFO) as store:
+            assert store.info == INFO and len(store) == 0
+
+
+def test_a_run_that_never_began_is_one_clear_line_and_can_begin(tmp_path: Path) -> None:
+    Store.create(tmp_path, INFO).close()
+    with closing(sqlite3.connect(tmp_path / "run.sqlite")) as db, db:
+        db.execute("DELETE FROM info")
+    with pytest.raises(InputError, match="or it was never begun"):
+        Store.open(tmp_path)
+    with Store.create(tmp_path, INFO) as store:
+        assert store.info == INFO
 
 
 def test_a_full_disk_is_one_clear_error_and_loses_nothing(tmp_path: Path) -> None:

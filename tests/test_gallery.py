@@ -102,7 +102,7 @@ def test_a_gallery_shows_first_what_counts_and_marks_what_to_check() -> None:
     labels = {button.attributes["data-picture"]: button.attributes["aria-label"] for button in buttons}
     assert labels["11"] == "image 11, counts, over 99 %" and labels["12"] == "image 12, does not count, corrected"
     assert labels["10"].startswith("image 10, to check, ") and "does not count" in labels["1"]
-    assert "1 of 12 pictures count" in page.text
+    assert "The answer rests on 1 of 12 pictures." in page.text
 
 
 def test_evidence_about_many_pictures_shows_the_best_and_counts_the_rest() -> None:

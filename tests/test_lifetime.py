@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 from engine_kit import RED, engine, forked, held
@@ -20,12 +21,20 @@ from codevqa.core.errors import EngineClosedError, InputError, ModelError, Progr
 from codevqa.core.events import Failed
 
 SETTINGS = Settings(query=QuerySettings(captions=2, patches=5), workers=8)
+
+
+class Panic(BaseException):
+    """As libraries in Rust raise."""
+
+
 RAISED: dict[str, BaseException] = {
     "StopIteration": StopIteration("a"),
     "StopAsyncIteration": StopAsyncIteration("a"),
     "SystemExit": SystemExit(3),
     "KeyboardInterrupt": KeyboardInterrupt(),
     "CancelledError": asyncio.CancelledError(),
+    "GeneratorExit": GeneratorExit(),
+    "Panic": Panic("odd"),
     "BaseExceptionGroup": BaseExceptionGroup("several", [SystemExit(2)]),
 }
 
@@ -54,6 +63,24 @@ def test_whatever_a_primitive_raises_fails_its_program_alone(primitive: str) -> 
             (call,) = caught.value.answer.trace.calls
             assert call.error is not None and name in f"{call.error.type} {call.error.message}"
             assert vqa.run(RED, "answer = 1").text == "1"
+
+
+def test_a_primitive_that_is_closed_at_work_ends_as_any_coroutine() -> None:
+    async def rest() -> str:
+        """Waits."""
+        await asyncio.sleep(60)
+        return ""
+
+    async def begin() -> Any:
+        call = primitive(rest).call(None, {})
+
+        async def step() -> None:
+            call.send(None)
+
+        await asyncio.create_task(step())
+        return call
+
+    asyncio.run(begin()).close()
 
 
 @pytest.mark.timeout(60)

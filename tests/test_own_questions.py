@@ -52,7 +52,7 @@ def test_lines_become_examples_with_groups(tmp_path: Path) -> None:
 
 def test_a_folder_is_told_by_what_is_there_and_not_by_its_name(tmp_path: Path, codevqa: CommandLine) -> None:
     names = ["photos.2024", "set.png", "holiday.jpg.d", "plain", "album"]
-    path = written(tmp_path, *({**ONE, "image": name} for name in names), {**ONE, "images": ["photos.2024", "harbor"]})
+    path = written(tmp_path, *({**ONE, "image": name} for name in names), {**ONE, "image": ["photos.2024", "harbor"]})
     (tmp_path / "harbor.png").rename(tmp_path / "harbor")  # a picture without a suffix
     for name in names[:4]:
         (tmp_path / name).mkdir()
@@ -82,10 +82,16 @@ def test_a_folder_is_told_by_what_is_there_and_not_by_its_name(tmp_path: Path, c
         ([{"image": "a.png", "question": "Is it?", "anwser": "yes"}], "line 1 has no answer. A line has"),
         ([{**ONE, "answer": []}], "line 1 has no answer."),
         ([{**ONE, "answer": {"text": "yes"}}], "line 1 has no answer."),
-        ([{**ONE, "images": []}], "line 1 names no picture."),
+        ([{**ONE, "image": []}], "line 1 names no picture."),
+        ([{**ONE, "images": ["a.png"]}], 'line 1 has "image" and "images".'),
         ([{**ONE, "image": ""}], "line 1 names no picture."),
         ([{**ONE, "question": " "}], "line 1 has an empty question."),
         ([{**ONE, "id": "a"}, ONE, {**ONE, "id": "a"}], "line 3: line 1 has the id 'a' too."),
+        ([{**ONE, "id": ""}], "line 1 has an id that is empty, or no text or whole number."),
+        ([{**ONE, "id": " "}], "line 1 has an id that is empty, or no text or whole number."),
+        ([{**ONE, "id": True}], "line 1 has an id that is empty, or no text or whole number."),
+        ([ONE, f'{json.dumps(ONE)[:-1]}, "answer": "no"}}'], "mine.jsonl, line 2 has 'answer' twice."),
+        ([{**ONE, **dict.fromkeys(map(str, range(2000)), 1)}], "line 1 has 2,003 fields, more than 1,000."),
         ([ONE, "{"], "mine.jsonl, line 2: not JSON"),
         ([ONE, "[1]"], 'line 2 lacks "images" or "question".'),
         ([{**ONE, "image": "gone.png"}], "1 of 1 pictures are missing, first: "),
@@ -109,7 +115,7 @@ def test_options_that_do_not_fit(words: tuple[str, ...], message: str, tmp_path:
     path = written(tmp_path, {**ONE, "room": "a"})
     assert_one_clear_line(codevqa("eval", path, *words, "--out", tmp_path / "run"), message)
     gone = codevqa("eval", tmp_path / "gone.jsonl", "--out", tmp_path / "run")
-    assert_one_clear_line(gone, f"No file of questions at {tmp_path / 'gone.jsonl'}.")
+    assert_one_clear_line(gone, f"No file {tmp_path / 'gone.jsonl'}.")
     assert_one_clear_line(codevqa("eval", "gqa", "--out", tmp_path / "run"), "gqa needs a folder. Give --data FOLDER.")
 
 
@@ -125,6 +131,19 @@ def test_metrics_of_own_questions(tmp_path: Path) -> None:
     ]
     assert metric_for("own", "strict").score(first, "red one") == 0
     assert metric_for("own", "vqa").score(ten, "red") == pytest.approx(0.9)
+
+
+def test_an_id_and_an_error_reach_no_terminal_as_commands(tmp_path: Path, codevqa: CommandLine) -> None:
+    path = written(
+        tmp_path, {**ONE, "id": "\x1b]0;title\x07\nline"}, {**ONE, "image": "\x9b2J\u202e.png", "id": "\x9b"}
+    )
+    with fake_engine('raise ValueError("\\x1b[2J")') as engine:
+        evaluate(engine, open_dataset(str(path)), tmp_path / "run", missing_pictures="skip").close()
+        words = ("eval", path, "--out", tmp_path / "run", "--resume", "--missing-pictures", "skip", "--max-failed", "1")
+        for done in (codevqa("report", tmp_path / "run"), codevqa(*words, engine=engine)):
+            shown = done.stdout + done.stderr
+            assert done.returncode == 0 and "\\u001b]0;title\\u0007 line: " in done.stdout, shown
+            assert all(map(str.isprintable, shown.splitlines())), shown
 
 
 def test_a_run_of_own_questions_is_resumed_reported_and_exported(tmp_path: Path, codevqa: CommandLine) -> None:
@@ -184,6 +203,8 @@ def read(tmp_path: Path, codevqa: CommandLine) -> Callable[[str], Done]:
         file = tmp_path / GIVEN.get(kind, ("questions.jsonl", ""))[0]
         if kind == "configuration":
             return codevqa("config", "--config", file)
+        if kind == "own questions":
+            return codevqa("eval", file, "--out", tmp_path / "run")
         if kind == "questions":
             return codevqa("ask", "--questions", file)
         return codevqa("prompt", "-q", "Is it?", "--dataset", tmp_path, "--selection", "fixed", "--form", "completion")
@@ -191,7 +212,7 @@ def read(tmp_path: Path, codevqa: CommandLine) -> Callable[[str], Done]:
     return run
 
 
-@pytest.mark.parametrize("kind", ["configuration", "preamble", "questions"])
+@pytest.mark.parametrize("kind", ["configuration", "preamble", "questions", "own questions"])
 def test_a_file_that_is_not_text_is_refused(kind: str, tmp_path: Path, read: Callable[[str], Done]) -> None:
     file = tmp_path / GIVEN.get(kind, ("questions.jsonl", ""))[0]
     for content, message in (
@@ -203,6 +224,9 @@ def test_a_file_that_is_not_text_is_refused(kind: str, tmp_path: Path, read: Cal
     file.unlink()
     assert_one_clear_line(read(kind), f"No file {file}.")
     os.mkfifo(file)  # which would wait for its writer
+    assert_one_clear_line(read(kind), f"{file} is not a regular file.")
+    file.unlink()
+    file.symlink_to("/proc/self/environ")  # as all there, it has no size, and some have no end
     assert_one_clear_line(read(kind), f"{file} is not a regular file.")
 
 
@@ -241,10 +265,16 @@ def test_files_of_windows_change_nothing(kind: str, tmp_path: Path, read: Callab
     assert done == before if before else "workers = 1 " in done.stdout
 
 
-def test_a_large_file_is_refused(tmp_path: Path, read: Callable[[str], Done], monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("line", [f"{QUESTION}\n" * 30_000, QUESTION.replace("?", "?" * (2 << 20))])
+def test_a_large_file_is_refused(
+    line: str, tmp_path: Path, read: Callable[[str], Done], monkeypatch: pytest.MonkeyPatch, codevqa: CommandLine
+) -> None:
     monkeypatch.setattr(input_files, "LARGEST", 1 << 20)
-    (tmp_path / "questions.jsonl").write_text(f"{QUESTION}\n" * 30_000)
-    assert_one_clear_line(read("questions"), "has more than 1 MB.")
+    (tmp_path / "questions.jsonl").write_text(line)
+    for kind in ("questions", "own questions"):
+        assert_one_clear_line(read(kind), "has more than 1 MB.")
+    listed = codevqa("index", "--from", "-", stdin="a.png\n" * 300_000)
+    assert_one_clear_line(listed, "- has more than 1 MB.")  # and is not cut short
 
 
 @pytest.mark.parametrize("name", ["x" * 5000, "\udcff.toml", "a\nb.toml"])

@@ -106,6 +106,11 @@ def test_coco_without_annotations_has_no_truth(tmp_path: Path) -> None:
         ("a.csv", 'path,label\n"a\n.png",x\nb.png,y,z\n', "a.csv, line 4 has 3 cells, and the header 2."),
         ("a.csv", 'path,label\na.png,x\n"b.png,y\n', "a.csv, line 3: not CSV: unexpected end of data."),
         ("a.csv", "path,a_truth\na.png,x\na.png,y\n", "line 3: 'a' of a.png is 'y' here and 'x' above."),
+        ("a.csv", "path,a_truth,a_truth\na.png,x,y\n", "a.csv has 'a_truth' twice. Keep one of them."),
+        ("a.csv", "path,label,truth\na.png,x,y\n", "a.csv has 'label' twice."),
+        ("a.jsonl", '{"path": "a.png", "path": "b.png"}', "a.jsonl, line 1 has 'path' twice."),
+        ("a.jsonl", '{"path": "a.png", "a": 1, "a_truth": 2}', "a.jsonl, line 1 has 'a' twice."),
+        ("a.json", coco("here.jpg", categories=[{"id": True, "name": "x"}]), "entry 1 of 'categories' lacks 'id'"),
         ("a.csv", "x" * 200_000, "a.csv, line 1: not CSV: field larger than"),
         ("a.csv", b"\x89PNG\r\n\x1a\n\xff", "a.csv is not a text file in UTF-8"),
         ("a.jsonl", '{"file_name": "a.png"}\n[]', "a.jsonl, line 2 is not an object."),
@@ -196,3 +201,11 @@ def test_what_a_control_cannot_show_is_left_out() -> None:
     tasks = label_studio_tasks(rows, {"dogs": "number"}, "mini")
     shown = [[item["value"] for item in task["predictions"][0]["result"]] for task in tasks]
     assert json.dumps(shown) == '[[{"number": 2}], [{"number": 2.5}], [], []]'
+
+
+def test_counts_of_many_images_of_many_categories_are_refused(tmp_path: Path) -> None:
+    save(tmp_path / "0.jpg", b"")
+    kinds = [{"id": number, "name": str(number)} for number in range(8000)]
+    text = coco(*(f"{number}.jpg" for number in range(8000)), categories=kinds, annotations=[])
+    with pytest.raises(InputError, match="has 8,000 images of 8,000 categories"):
+        read_picture_list(save(tmp_path / "a.json", text))

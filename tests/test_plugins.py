@@ -67,6 +67,12 @@ def test_an_included_file_brings_primitives_and_models(tmp_path: Path, codevqa: 
         (PART.replace("breadth", "query"), "line 1: ValueError: its primitive 'query' has the name of a built-in one"),
         (PART.replace("language_model", "writer"), "line 11: ValueError: no part 'writer'; there are: matcher"),
         ("raise SystemExit(0)", "line 1: SystemExit: 0"),
+        ("\nraise GeneratorExit", "own_broken.py, line 2: GeneratorExit:"),
+        ("class Panic(BaseException): pass\nraise Panic('odd')", "own_broken.py, line 2: Panic: odd"),
+        (
+            PART.replace("breadth", "vqa_in"),
+            "ValueError: A primitive cannot be called 'vqa_in': use a plain identifier",
+        ),
     ],
 )
 def test_a_file_that_fails_leaves_nothing(source: str, message: str, tmp_path: Path, codevqa: CommandLine) -> None:
@@ -85,11 +91,19 @@ def test_an_included_file_that_hangs_names_itself(
     assert [record.getMessage() for record in caplog.records] == [f"Still importing {tmp_path / 'own_slow.py'}."]
 
 
-def test_a_file_that_is_called_as_a_module_is_or_is_not_there(tmp_path: Path) -> None:
-    (tmp_path / "json.py").write_text("")
-    for name, message in (("json.py", "json is no free module name"), ("own_none.py", "No Python file")):
+def test_a_file_that_is_called_as_a_module_is_or_is_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("json.py", "__main__.py"):
+        (tmp_path / name).write_text("")
+    monkeypatch.setattr(sys.modules["__main__"], "__spec__", None)  # as where a console script runs
+    main = sys.modules["__main__"]
+    for name, message in (
+        ("json.py", "json is no free module name"),
+        ("__main__.py", "__main__ is no free module name"),
+        ("own_none.py", "No Python file"),
+    ):
         with pytest.raises(InputError, match=message):
             plugins.include(tmp_path / name)
+    assert sys.modules["__main__"] is main
 
 
 def test_plugins_that_fail(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
@@ -128,6 +142,11 @@ def late(folder, split):
     yield Example("1", "Is it red?", (DatasetPicture(folder / "garden.png"),), "image", ("yes",))
     raise RuntimeError("no\\nluck")
 
+@register_dataset("ends")
+def ends(folder, split):
+    yield Example("1", "Is it red?", (DatasetPicture(folder / "garden.png"),), "image", ("yes",))
+    raise GeneratorExit("early")
+
 @register_dataset("nothing")
 def nothing(folder, split):
     return None
@@ -143,6 +162,10 @@ def wrong(folder, split):
 @register_model("language_model", "gone")
 def gone():
     raise OSError("no weights")
+
+@register_model("language_model", "exits")
+def exits():
+    raise SystemExit(0)
 """
 
 
@@ -150,6 +173,8 @@ def gone():
     ("words", "message"),
     [
         (("own_data/late",), "own_data/late failed: RuntimeError: no luck"),
+        (("own_data/ends",), "own_data/ends failed: GeneratorExit: early"),
+        (("gqa", "--lm", "own_data/exits"), "The language_model own_data/exits failed: SystemExit: 0"),
         (("own_data/nothing",), "own_data/nothing failed: TypeError: 'NoneType' object is not iterable"),
         (("own_data/rows",), "own_data/rows yields examples, not {'id': 1}."),
         (("own_data/wrong",), "own_data/wrong failed: ValidationError: 3 validation errors for Example id Input"),

@@ -9,7 +9,9 @@ import subprocess
 import sys
 import threading
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -252,6 +254,16 @@ def test_another_model_goes_through_sentence_transformers(folder: Path, tmp_path
     assert SentenceRetriever.from_pretrained(tmp_path).embed(["dog"]).tolist() == [[0, 0.5, 0.5, 0]]
 
 
+@dataclass
+class Trap:
+    """Makes a folder where it is unpickled."""
+
+    path: Path
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return os.mkdir, (str(self.path),)
+
+
 def test_a_bank_is_kept_until_weights_change(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setattr(StaticEmbedding, "of", lambda folder: None)
@@ -269,6 +281,8 @@ def test_a_bank_is_kept_until_weights_change(folder: Path, tmp_path: Path, monke
     for damaged in (kept.read_bytes()[:-9], b""):
         kept.write_bytes(damaged)
         assert nearest() == (2, 0, 1)
+    np.save(kept, np.array([Trap(tmp_path / "trap")], dtype=object))
+    assert nearest() == (2, 0, 1) and not (tmp_path / "trap").exists(), "no code in it runs"
     np.save(kept, right[::-1])
     for weights in model.rglob("*.safetensors"):
         os.utime(weights, (1, 1))

@@ -18,7 +18,7 @@ from PIL import Image
 
 from codevqa import Answer, CodeVQA, Collection, Settings, Trace
 from codevqa.cli import collections
-from codevqa.cli.set_answers import SetAnswer, compare_answers
+from codevqa.cli.set_answers import SetAnswer, compare_answers, print_lines
 from codevqa.core.errors import ErrorRecord
 from codevqa.core.selection import Pick, Selection
 from codevqa.core.trace import ImageRef
@@ -226,7 +226,7 @@ def test_a_long_run_needs_a_yes(tmp_path: Path, codevqa: CommandLine, monkeypatc
         (("select", "deep", "a dog"), "Look into its folders with --recursive."),
         (("ask", "nowhere/", "-q", "Is it?"), "nowhere"),
         (("ask", "*.gif", "-q", "Is it?"), "No picture matches *.gif."),
-        (("ask", "--from", "nowhere", "-q", "Is it?"), "Cannot read nowhere"),
+        (("ask", "--from", "nowhere", "-q", "Is it?"), "No file nowhere"),
         (("ask", "deep", "--from", "-", "-q", "Is it?"), "--from does not go with pictures."),
         (("ask", "--from", "-", "-q", "Is it?"), "The list - names no picture."),
         (("ask", "--from", "-"), "so you cannot type questions"),
@@ -259,3 +259,8 @@ def test_a_folder_of_another_kind_is_declined_in_one_line(tmp_path: Path, monkey
     assert pictured.message.startswith("6 of 6 images look unlike what these models know: ")
     assert len(pictured.images) == 6 and worded.message == "These models don't know 'dinosaur'."
     assert domain.check(pictures[:2], "")[0].message.startswith("Image 1 (000.png), image 2 (001.png) look")
+
+
+def test_what_is_printed_moves_no_cursor(capsys: pytest.CaptureFixture[str]) -> None:
+    print_lines(["a\x1b[2Jb.png", "a\u202eb.png"])
+    assert capsys.readouterr().out == "a\\x1b[2Jb.png\na\\u202eb.png\n"

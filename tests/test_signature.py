@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import asyncio
 from typing import Any, Optional
 
@@ -14,6 +15,7 @@ from codevqa.core.images import load_picture
 from codevqa.primitives import Image, Primitive, PrimitiveSet, primitive
 from codevqa.primitives.kinds import MAX_TEXT
 from codevqa.prompts import ProgramExample
+from codevqa.sandbox.stand_ins import PRELUDE, STAND_INS
 
 ONE = Image(1, load_picture(PILImage.new("RGB", (8, 6))))
 
@@ -71,6 +73,16 @@ def test_signatures_that_cannot_be_offered(header: str, text: str) -> None:
 def test_names_that_programs_use_already(name: str) -> None:
     with pytest.raises(ValueError, match="cannot be called"):
         primitive(name=name)(query.function)
+
+
+@pytest.mark.parametrize("source", [*STAND_INS.values(), PRELUDE])
+def test_no_primitive_is_called_as_what_the_sandbox_runs_beside_it(source: str) -> None:
+    tree = ast.parse(source)
+    names = {node.name for node in tree.body if isinstance(node, ast.FunctionDef | ast.ClassDef)}
+    names |= {target.id for node in tree.body if isinstance(node, ast.Assign) for target in node.targets}  # type: ignore[attr-defined]
+    for name in sorted(names):
+        with pytest.raises(ValueError, match=f"A primitive cannot be called '{name}'"):
+            primitive(name=name)(query.function)
 
 
 def test_sets() -> None:

@@ -181,6 +181,8 @@ def test_labels_of_a_few_pictures_give_an_interval_for_all(
         ("filepath,sky_truth", "{p}/000.png,green", "line 2: sky is one of blue, grey, not 'green'"),
         ("filepath,day_truth", "/nowhere.png,yes", "The labels name /nowhere.png, which is not among the pictures."),
         ("filepath,day_truth", "{p}/000.png,", "truths.csv has no truths yet. Fill in day_truth"),
+        ("filepath,day_truth,day_truth", "{p}/000.png,yes,no", "truths.csv has 'day_truth' twice."),
+        ("filepath,day_truth", "{p}/000.png," + "y" * 200_000, "truths.csv, line 2: not CSV: field larger than"),
         ("filepath,cat_truth", "{p}/000.png,yes", "truths.csv has no column of truths. Make it with --label N"),
         ("filepath,picked,day_truth", "{p}/000.png,unsure,yes", "No random picture has a label of day."),
     ],

@@ -147,6 +147,12 @@ def test_a_megabyte_is_read_soon(piece: str) -> None:
     assert time.perf_counter() - began < 2
 
 
+def test_of_a_long_reply_both_ends_are_read_and_not_its_middle() -> None:
+    block, rest = "\n```python\nanswer = 1\n```\n", "so it goes on.\n" * 10_000
+    for reply, wanted in ((block + rest, True), (rest + block, True), (rest + block + rest, False)):
+        assert (extract_program(reply) == "answer = 1") is wanted
+
+
 @pytest.mark.parametrize(
     ("reply", "why"), [("<think>answer = 1", "only thoughts; raise writer.max_tokens"), (" ", "is empty")]
 )

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 from typer import Argument, Exit, Option
 
 from ..core.errors import InputError, ProgramError, SetupError
-from ..core.input_files import read_stdin, read_text
+from ..core.input_files import read_text
 from .options import (
     All,
     AsSet,
@@ -32,6 +32,7 @@ from .options import (
     Yes,
     needs,
 )
+from .printing import print_text
 from .terminal import (
     STDIN,
     Bar,
@@ -97,7 +98,7 @@ def ask(
     check_place(trace)
     from ..collections.collection import Collection
     from .collections import carry_out, gather_pictures
-    from .set_answers import SHOWN, SetAnswer, print_lines, to_json
+    from .set_answers import SHOWN, SetAnswer
 
     if question is not None:
         choice.check_question(question)
@@ -116,10 +117,9 @@ def ask(
 
     def show_answer(answer: Answer, about: Pictures) -> Answer:
         several = SetAnswer(answer, about, answer.selections) if isinstance(about, Collection) else None
-        print_answer(answer, json=to_json((several or answer).to_dict(evidence=evidence)) if json else "", quiet=quiet)
+        print_answer(answer, json=(several or answer).to_dict(evidence=evidence) if json else None, quiet=quiet)
         if several and not json:
-            print_lines(several.lines(None if full else SHOWN))
-        sys.stdout.flush()
+            print_text(*several.lines(None if full else SHOWN))
         write_trace(answer, trace, quiet)  # last: a full disk should not cost the answer
         return answer
 
@@ -197,7 +197,7 @@ def run(
     needs("--evidence", evidence, "--json", json)
     if program == STDIN and STDIN in (images or ()):
         raise InputError("Standard input cannot be the program and a picture.", hint="Put one of them in a file.")
-    source = read_stdin() if program == STDIN else read_text(Path(program))
+    source = read_text(None if program == STDIN else Path(program))
     pictures = read_pictures(images or ())
     check_place(trace)
     if question:
@@ -213,7 +213,7 @@ def run(
                 except SetupError as unwritten:
                     warn(str(unwritten))
             raise
-    print_answer(answer, json=answer.to_json(evidence=evidence) if json else "", quiet=quiet)
+    print_answer(answer, json=answer.to_dict(evidence=evidence) if json else None, quiet=quiet)
     write_trace(answer, trace, quiet)
 
 
@@ -242,4 +242,4 @@ def prompt(
     served = writer.prompts if named is None else by_form(load_prompts(named))
     request, _ = writer.request(question, "set" if as_set or "image" not in served else "image", shots)
     # A terminal wants a last line end; the prompt has none.
-    sys.stdout.write(prompt_text(request.prompt) + ("\n" if sys.stdout.isatty() else ""))
+    print_text(prompt_text(request.prompt), end="\n" if sys.stdout.isatty() else "", exact=True)

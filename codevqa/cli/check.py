@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
@@ -13,6 +12,7 @@ from typer import Argument, Exit, Option
 
 from ..core.errors import CodeVQAError, InputError
 from .options import Chosen, From, Json, Quiet, Recursive, Yes
+from .printing import print_json, print_text
 from .tables import Seconds, follow
 from .terminal import open_engine, warn
 
@@ -26,7 +26,6 @@ LISTED = 20
 """Pictures of a rule that are listed; the others are counted."""
 SHOWN = 48
 """Pictures of a page that are shown with their evidence."""
-_NO_XML = re.compile("[^\t\n\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 CANNOT = 3
 """Exit status where nothing could be checked; 1 and 2 are verdicts."""
 
@@ -62,7 +61,7 @@ def check(
     """
     from ..core.rules import exit_status
 
-    say = warn if json else print_line
+    say = warn if json else print_text
     try:
         for file in filter(None, (page, junit)):
             check_folder(file)
@@ -79,7 +78,7 @@ def check(
             if labels is not None:
                 _print_precision(checked, labels, say)
             if json:
-                _print_json(checked.verdicts)
+                print_json(_plain_verdicts(checked.verdicts))
             else:
                 _print_verdicts(checked.verdicts, quiet)
             if junit is not None:
@@ -164,18 +163,8 @@ def _print_programs(checked: Checked, known: Lock, place: Path) -> None:
         if known.programs.get(name) != program:
             shown = program or "(none could be written: each picture is asked for itself)"
             warn(f"{name}: {checked.lock.questions[name]}")
-            print_source(shown)
+            print_text(*(f"    {line}" for line in shown.splitlines()), error=True)
     warn(f"programs kept in {place}")
-
-
-def print_source(source: str) -> None:
-    """Prints a program on standard error."""
-    import sys
-
-    from ..core.text import visible
-
-    for line in source.splitlines():
-        print(visible(f"    {line}"), file=sys.stderr)
 
 
 def _print_changes(before: Checked, after: Checked, rules: Sequence[Rule], say: Callable[[str], None]) -> None:
@@ -198,13 +187,6 @@ def _print_changes(before: Checked, after: Checked, rules: Sequence[Rule], say: 
             say(f"  and {len(changed) - LISTED:,} more")
 
 
-def print_line(text: str) -> None:
-    """Prints one line on standard output."""
-    from ..core.text import visible
-
-    print(visible(text))
-
-
 def check_folder(file: Path) -> None:
     """Checks, before anything is asked, that a file can be written.
 
@@ -217,7 +199,6 @@ def check_folder(file: Path) -> None:
 
 def _print_verdicts(verdicts: Sequence[Verdict], quiet: bool) -> None:
     from ..engine.checking import picture_verdicts
-    from .set_answers import print_lines
 
     wide = max(len(verdict.rule.name) for verdict in verdicts)
 
@@ -234,7 +215,7 @@ def _print_verdicts(verdicts: Sequence[Verdict], quiet: bool) -> None:
             if rest > 0 and verdict.rule.about == "picture":
                 yield f"      and {rest:,} more (--page, --json)"
 
-    print_lines(lines())
+    print_text(*lines())
 
 
 def shown_file(path: str) -> str:
@@ -245,8 +226,8 @@ def shown_file(path: str) -> str:
     return shown_path(str(place.relative_to(Path.cwd())) if place.is_relative_to(Path.cwd()) else path)
 
 
-def _print_json(verdicts: Sequence[Verdict]) -> None:
-    from .set_answers import to_json
+def _plain_verdicts(verdicts: Sequence[Verdict]) -> dict[str, Any]:
+    """Returns verdicts as plain data."""
 
     def plain(verdict: Verdict) -> dict[str, Any]:
         pictures = [
@@ -267,7 +248,7 @@ def _print_json(verdicts: Sequence[Verdict]) -> None:
             "pictures": pictures,
         }
 
-    print(to_json({"rules": [plain(verdict) for verdict in verdicts]}))
+    return {"rules": [plain(verdict) for verdict in verdicts]}
 
 
 def _write_junit(file: Path, rules: Path, verdicts: Sequence[Verdict]) -> None:
@@ -275,10 +256,7 @@ def _write_junit(file: Path, rules: Path, verdicts: Sequence[Verdict]) -> None:
     from xml.etree import ElementTree as Tree
 
     from ..core.table import written_whole
-    from ..core.text import visible as shown
-
-    def visible(text: str) -> str:
-        return _NO_XML.sub("\N{REPLACEMENT CHARACTER}", shown(text).replace("\r", "\\r"))
+    from ..core.text import visible
 
     root = Tree.Element("testsuites", name=visible(rules.name))
     for verdict in verdicts:

@@ -18,8 +18,8 @@ import typer
 from ..batching.call_cache import Memory
 from ..collections.collection import Collection
 from ..core.errors import InputError
-from ..core.input_files import LARGEST, open_file
-from . import waiting
+from ..core.input_files import read_bytes
+from .printing import begin_line, end_line
 from .terminal import STDIN, read_pictures, warn
 
 if TYPE_CHECKING:
@@ -79,14 +79,7 @@ def _read_list(name: str) -> list[str]:
 
     if name != STDIN and is_table(name):
         return list(read_picture_list(Path(name)).paths)
-    try:
-        if name == STDIN:
-            data = sys.stdin.buffer.read(LARGEST)
-        else:
-            with open_file(Path(name), name) as file:
-                data = file.read(LARGEST)
-    except OSError as error:
-        raise InputError(f"Cannot read {name}: {error.strerror}.", hint="Check the path.") from None
+    data = read_bytes(None if name == STDIN else Path(name), name)
     lines = data.split(b"\0") if b"\0" in data else [line.rstrip(b"\r") for line in data.split(b"\n")]
     if paths := [os.fsdecode(line) for line in lines if line]:
         return paths
@@ -139,11 +132,11 @@ class Pace:
     def show(self, quiet: bool) -> Iterator[None]:
         """Shows it on the terminal for the length of the block."""
         if not quiet:
-            waiting.begin(self)
+            begin_line(self)
         try:
             yield
         finally:
-            waiting.end()
+            end_line()
 
 
 def carry_out(
@@ -196,7 +189,7 @@ def agree(amount: str) -> None:
     Raises:
         InputError: nobody agreed.
     """
-    waiting.end()
+    end_line()
     forecast = f"This takes about {amount} of models."
     if not (sys.stdin.isatty() and typer.confirm(f"codevqa: {forecast} Go on?", err=True)):
         raise InputError(forecast, hint="Give --yes, or fewer pictures. What is indexed stays.")

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..core.errors import CodeVQAError, InputError
-from . import waiting
+from .printing import end_line, print_text
 from .terminal import check_place, warn, write_trace
 
 if TYPE_CHECKING:
@@ -50,9 +50,9 @@ class Conversation:
             InputError: a script says nothing: a question was forgotten.
         """
         typed, explained, failed = sys.stdin.isatty(), False, False
-        waiting.end()
+        end_line()
         if typed and not self.quiet:
-            print(HELP, file=sys.stderr, flush=True)
+            print_text(HELP, error=True)
         with suppress(ImportError):  # Windows
             import readline  # noqa: F401 - it lets input() edit a line, and bring back those before it
         while (line := _read_typed() if typed else sys.stdin.readline() or None) is not None:
@@ -78,7 +78,7 @@ class Conversation:
         """Does what a line says."""
         match line.partition(" "):
             case ":help", _, _:
-                print(HELP, file=sys.stderr, flush=True)
+                print_text(HELP, error=True)
             case ":open", _, files:
                 from .collections import gather_pictures
 
@@ -114,13 +114,13 @@ def _read_typed() -> str | None:
         try:
             if sys.stdout.isatty():
                 return input(PROMPT)
-            print(PROMPT, end="", file=sys.stderr, flush=True)  # standard output is for answers
+            print_text(PROMPT, end="", error=True)  # standard output is for answers
             return sys.stdin.readline() or None
         except EOFError:
-            print(file=sys.stderr)
+            print_text("", error=True)
             return None
         except KeyboardInterrupt:  # leaves a line half typed
-            print(file=sys.stderr)
+            print_text("", error=True)
 
 
 def _split_files(text: str, wanted: int | None = None) -> list[str]:

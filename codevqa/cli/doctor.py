@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 from typer import Exit, Option
 
 from ..core.errors import CodeVQAError, InputError
-from ..core.text import visible
 from .options import Chosen, Json, Quiet
+from .printing import print_json, print_text
 from .terminal import Bar, check_choice, open_engine, warn
 
 if TYPE_CHECKING:
@@ -39,7 +39,6 @@ def doctor(
     Sends at most 50 requests. Use the saved file as --preset: it limits what
     --method direct shows at once, and reports name the chart.
     """
-    import json as encoder
     from dataclasses import asdict
 
     from ..engine.chart import Chart, Examination, OutOfTimeError
@@ -53,16 +52,17 @@ def doctor(
     with ExitStack() as stack:
         eyes = _open_eyes(stack, choice, configuration, quiet)
         tokens = configuration.settings.query.max_tokens
-        exam = Examination(eyes, seed=seed, max_tokens=tokens, seconds=seconds, tell=warn)
+        exam = Examination(eyes, seed=seed, max_tokens=tokens, seconds=seconds)
+        if not quiet:
+            exam.tell = warn
         if not json:
-            print(_ROW.format("test", "", "measured", "what it means"))
+            print_text(_ROW.format("test", "", "measured", "what it means"))
         try:
             with Bar(quiet):
                 for finding in exam.findings():
                     findings.append(finding)
                     if not json:
-                        row = _ROW.format(finding.test, finding.verdict, finding.measured, finding.meaning)
-                        print(visible(row), flush=True)
+                        print_text(_ROW.format(finding.test, finding.verdict, finding.measured, finding.meaning))
         except (CodeVQAError, KeyboardInterrupt) as error:
             if not findings and isinstance(error, CodeVQAError) and not isinstance(error, OutOfTimeError):
                 raise
@@ -73,11 +73,9 @@ def doctor(
     spent = round(time.monotonic() - began, 1)
     chart = Chart(name, server, today, seed, exam.requests, spent, tuple(findings), stopped)
     if json:
-        print(
-            encoder.dumps({**asdict(chart), "result": chart.result, "settings": chart.settings()}, ensure_ascii=False)
-        )
+        print_json({**asdict(chart), "result": chart.result, "settings": chart.settings()})
     else:
-        print(visible(f"{name}{f' at {server}' if server else ''}, {chart.result}"))
+        print_text(f"{name}{f' at {server}' if server else ''}, {chart.result}")
     if stopped:
         warn(f"{stopped} What was measured until then is kept: {exam.requests} requests.")
     if save is not None and findings:

@@ -26,6 +26,7 @@ from .options import (
     choose_options,
     needs,
 )
+from .printing import print_text
 from .terminal import Bar, hush, print_figures, warn
 
 if TYPE_CHECKING:
@@ -213,5 +214,5 @@ def reproduce(
     engine = engine_for(opened, choice.preset, choice.layers)
     run = partial(evaluate, engine, opened, folder, methods=BLIP)
     with _run_questions(run, quiet, _again(), limit=limit, resume=True, variant="release") as store:
-        print("\n".join(["", *table_lines(store)]))
-    print(write_report([folder]).page)
+        print_text("", *table_lines(store))
+    print_text(str(write_report([folder]).page))

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from ..collections.picture_lists import is_table, read_picture_list
+from ..collections.picture_lists import csv_rows, is_table, read_picture_list
 from ..core.errors import InputError
 from ..core.input_files import read_text
 from ..core.labels import Share, Truth, estimate_shares, pick_for_labels, right_of, with_truths
@@ -22,23 +20,24 @@ def read_labels(file: Path, columns: Sequence[Column]) -> dict[str, Truth]:
     Raises:
         InputError: it holds none, or one that its question cannot have.
     """
-    rows = csv.DictReader(io.StringIO(read_text(file)))
-    names = rows.fieldnames or ()
+    rows = csv_rows(read_text(file), str(file))
+    _, names = next(rows, (0, []))
     wanted = [column for column in columns if f"{column.name}_truth" in names]
     if "filepath" not in names or not wanted:
         hint = f"Make it with --label N --out {file.name}, and fill in {columns[0].name}_truth."
         raise InputError(f"{file} has no column of truths.", hint=hint)
     truths: dict[str, Truth] = {}
-    for row in rows:
-        texts = {column.name: (row[f"{column.name}_truth"] or "").strip() for column in wanted}
+    for line, cells in rows:
+        row = dict(zip(names, cells, strict=False))
+        texts = {column.name: row.get(f"{column.name}_truth", "").strip() for column in wanted}
         if any(texts.values()) and row["filepath"]:
             values = {
-                column.name: _read_truth(column, texts[column.name], f"{file}, line {rows.line_num}")
+                column.name: _read_truth(column, texts[column.name], f"{file}, line {line}")
                 for column in wanted
                 if texts[column.name]
             }
             # A file of the user's own does not say how its pictures were picked. Else a person chose the others.
-            picked = (row["picked"] or "chosen") if "picked" in names else "random"
+            picked = (row.get("picked") or "chosen") if "picked" in names else "random"
             truths[row["filepath"]] = Truth(picked, values)
     if not truths:
         raise InputError(f"{file} has no truths yet.", hint=f"Fill in {wanted[0].name}_truth, a line a picture.")

@@ -7,6 +7,7 @@ cannot be done (a picture, a name, the command line itself); 130 interrupted. Of
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 from collections.abc import Callable, Mapping
@@ -29,6 +30,7 @@ from .doctor import doctor
 from .evaluate import evaluate, reproduce
 from .models import config, convert, download, models
 from .options import choosing
+from .printing import print_text
 from .runs import diff, export, merge, mini_data, report, runs
 from .sets import compare, group, index, select
 from .tables import table
@@ -79,6 +81,14 @@ class Grouped(typer.core.TyperGroup):
                     formatter.write(f"  {command_name(command):{wide}}  {summary}\n")
 
 
+class Logged(logging.Handler):
+    """Says what is logged as the commands say anything."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Says one record."""
+        warn(record.getMessage())
+
+
 class OneQuestion(typer.core.TyperCommand):
     """Refuses a second question, which would silently take the place of the first."""
 
@@ -109,7 +119,7 @@ def version(value: bool) -> None:
     if value:
         from .. import __version__
 
-        print(__version__)
+        print_text(__version__)
         raise typer.Exit
 
 
@@ -132,6 +142,7 @@ def main() -> None:
     ):
         if isinstance(stream, TextIOWrapper):
             stream.reconfigure(encoding="utf-8", errors=errors)
+    logging.lastResort = Logged(logging.WARNING)
     try:
         sys.exit(app(sys.argv[1:] or ["--help"], prog_name="codevqa", standalone_mode=False) or 0)
     except typer.TyperException as error:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from typer import Argument, Option
 
 from .options import Chosen, Config, Include, Json, LanguageModel, Sets, choose_options, including
+from .printing import print_json, print_text
 from .terminal import warn
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ def config(choice: Chosen) -> None:
 
     Loads no model. Save the output, edit it, and give it to --config or --preset.
     """
-    print("\n".join(config_lines(choice.configure().here())))
+    print_text(*config_lines(choice.configure().here()))
 
 
 def config_lines(configuration: Configuration) -> Iterator[str]:
@@ -88,30 +89,28 @@ def models(
         for name, spec in wanted.items()
     }
     if json:
-        import json as encoder
-
-        print(encoder.dumps(rows, ensure_ascii=False))
+        print_json(rows)
         return
     for name, row in rows.items():
-        print(f"{name}: {row['about']}\n  {'measured':<15} {row['measured']}")
+        print_text(f"{name}: {row['about']}\n  {'measured':<15} {row['measured']}")
         for role, part in row["parts"].items():
-            print(f"  {role:<15} {part['id'] or part['missing']}")
+            print_text(f"  {role:<15} {part['id'] or part['missing']}")
             if part["id"] and part["missing"]:
                 about = f"about {amount(part['bytes'])}" if part["bytes"] else "size unknown until then"
-                print(f"  {'':<15}   {part['missing']}; {about}")
+                print_text(f"  {'':<15}   {part['missing']}; {about}")
             elif part["id"]:
-                print(f"  {'':<15}   here: {amount(part['bytes'])} on disk; {part['place']}")
-        print(f"  {'prompts':<15} {', '.join(f'{form}: {prompts}' for form, prompts in row['prompts'].items())}")
+                print_text(f"  {'':<15}   here: {amount(part['bytes'])} on disk; {part['place']}")
+        print_text(f"  {'prompts':<15} {', '.join(f'{form}: {prompts}' for form, prompts in row['prompts'].items())}")
         for kind, words in row.get("knows", {}).items():
             text = fill(f"{len(words)}: {', '.join(words)}", 110, subsequent_indent=" " * 18)
-            print(f"  {kind:<15} {text}")
+            print_text(f"  {kind:<15} {text}")
         if row.get("picture"):
-            print(f"  {'in a picture':<15} {row['picture']}")
+            print_text(f"  {'in a picture':<15} {row['picture']}")
         if row.get("try"):
-            print(f"  {'try':<15} {' or '.join(row['try'])}")
+            print_text(f"  {'try':<15} {' or '.join(row['try'])}")
     for role in (*plugins.ROLES, "dataset", "primitive"):
         for name in plugins.names(role):
-            print(f"{name}: {role} of a plugin")
+            print_text(f"{name}: {role} of a plugin")
 
 
 def _domain_entry(domain: Domain | None) -> dict[str, Any]:
@@ -146,12 +145,12 @@ def download(
 
     choice = choose_options(preset, config, sets=sets, language_model=language_model)
     parts = choice.configure().parts
-    lacked = fetch(parts.values(), print, choice.preset, only_tell=dry_run)
+    lacked = fetch(parts.values(), print_text, choice.preset, only_tell=dry_run)
     lacks = {} if lacked and dry_run else {spec: why for spec in parts.values() if (why := missing(spec))}
     for spec, why in lacks.items():
         warn(f"{spec}: {why}")
     if not lacked and not lacks:
-        print(f"Everything of {preset} is here.")
+        print_text(f"Everything of {preset} is here.")
 
 
 def convert(

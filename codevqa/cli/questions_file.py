@@ -14,8 +14,9 @@ from ..collections.collection import Collection, StoredPicture
 from ..core.answer import Answer
 from ..core.errors import CodeVQAError, ErrorRecord, InputError
 from ..core.events import Answered, Failed
-from ..core.input_files import parse_json, pictures_and_question, read_lines, read_stdin, read_text
+from ..core.input_files import parse_json, pictures_and_question, read_lines, read_text
 from ..core.trace import Trace
+from .printing import print_json
 from .terminal import STDIN, Bar
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 
 def read_questions(name: str) -> tuple[tuple[int, str], ...]:
     """Returns number and text of each line of a file of questions that is not empty; ``-`` is standard input."""
-    lines = tuple(read_lines(read_stdin() if name == STDIN else read_text(Path(name))))
+    lines = tuple(read_lines(read_text(None if name == STDIN else Path(name))))
     if not lines:
         raise InputError(
             f"{name} holds no question.", hint='Write one {"images": ["a.png"], "question": "..."} on each line.'
@@ -46,13 +47,16 @@ def answer_lines(
     """
     from ..eval.run.session import Status
 
-    failed, began = 0, time.perf_counter()
+    status, began = Status(len(lines)), time.perf_counter()
     with Bar(quiet) as bar:
-        for done, answer in enumerate(_answers(vqa, name, lines, options), 1):
-            print(answer.to_json(evidence=evidence), flush=True)
-            failed += answer.error is not None and not answer.fallback
-            bar(Status(len(lines), done, rows=done, errors=failed, seconds=time.perf_counter() - began))
-    return failed
+        for answer in _answers(vqa, name, lines, options):
+            print_json(answer.to_dict(evidence=evidence))
+            status.examples += 1
+            status.fallbacks += answer.fallback
+            status.unanswered += answer.error is not None and not answer.fallback
+            status.seconds = time.perf_counter() - began
+            bar(status)
+    return status.unanswered
 
 
 def _answers(vqa: CodeVQA, name: str, lines: Sequence[tuple[int, str]], options: AskOptions) -> Iterator[Answer]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json as encoder
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
@@ -10,8 +9,8 @@ from typing import Annotated
 from typer import Argument, Option
 
 from ..core.errors import InputError
-from ..core.text import visible
 from .options import Json, Method, Run, Runs
+from .printing import print_json, print_text
 from .terminal import print_figures, warn
 
 
@@ -34,8 +33,7 @@ def mini_data(
     except ValueError:
         raise InputError(f"--sets {sets!r} must be numbers with commas between.", hint="Such as 10,20.") from None
     counts = write_datasets(out, images=images, seed=seed, splits=wanted, only=named, sets=sizes, progress=warn)
-    for name, count in counts.items():
-        print(f"{count:>7} {name}")
+    print_text(*(f"{count:>7} {name}" for name, count in counts.items()))
 
 
 def merge(runs: Runs, out: Annotated[Path, Option(help="Folder of the new run.")]) -> None:
@@ -84,12 +82,12 @@ def report(
     written = write_report(runs, out, data=data)
     if json:
         figures = [{"run": run.name, "info": asdict(run.info), **asdict(run.summary)} for run in written.runs]
-        print(encoder.dumps({"page": str(written.page), "runs": figures}, ensure_ascii=False))
+        print_json({"page": str(written.page), "runs": figures})
     else:
         for run in written.runs:
             lines = summary_lines(run.info, run.summary, run.pace)
-            print("\n".join(map(visible, [*([run.name] if len(written.runs) > 1 else []), *lines, ""])))
-        print(written.page)
+            print_text(*([run.name] if len(written.runs) > 1 else []), *lines, "")
+        print_text(str(written.page))
     if browser:
         import webbrowser
 
@@ -112,9 +110,9 @@ def diff(
     with Store.open(first) as first_store, Store.open(second) as two:
         comparison = compare_runs(first_store, two, method=method)
     if json:
-        print(encoder.dumps(asdict(comparison), ensure_ascii=False))
+        print_json(asdict(comparison))
     else:
-        print("\n".join(map(visible, describe_difference(comparison))))
+        print_text(*describe_difference(comparison))
 
 
 DEPTHS = ("run.sqlite", "*/run.sqlite", "*/*/run.sqlite", "*/*/*/run.sqlite")
@@ -136,12 +134,11 @@ def runs(
         for question, model, at, count in memory.questions()
     ]
     if json:
-        print(encoder.dumps({"runs": records, "tables": tables}, ensure_ascii=False))
+        print_json({"runs": records, "tables": tables})
         return
-    for record in records:
-        print(visible(_run_line(record)))
+    print_text(*map(_run_line, records))
     for table in tables:
-        print(visible(f"{table['at']}  table  {table['pictures']:,} pictures  {table['question']}  ({table['model']})"))
+        print_text(f"{table['at']}  table  {table['pictures']:,} pictures  {table['question']}  ({table['model']})")
     if not records and not tables:
         warn("No runs here, and no tables.")
 

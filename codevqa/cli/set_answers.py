@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import json as encoder
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,7 +11,6 @@ from ..core.answer import Answer
 from ..core.answer_rows import rows_of
 from ..core.selection import Pick, Selection
 from ..core.table import Column, Row
-from ..core.text import visible
 from ..core.trace import ImageRef
 
 SHOWN = 20
@@ -77,17 +75,6 @@ class SetAnswer:
         same = {name: getattr(selection, name) for name in ("question", "count", "low", "high", "ruled_out", "left")}
         unread = [self.path(image) for image in selection.unread]
         return {**same, "picked": plain(selection.picked), "unsure": plain(selection.unsure), "unread": unread}
-
-
-def to_json(data: object) -> str:
-    """Returns plain data as one line of JSON."""
-    return encoder.dumps(data, ensure_ascii=False, allow_nan=False)
-
-
-def print_lines(lines: Iterable[str]) -> None:
-    """Prints lines on standard output, as a terminal may show them."""
-    for line in lines:
-        print(visible(line))
 
 
 def compare_answers(names: Sequence[str], answers: Sequence[SetAnswer]) -> Iterator[str]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 import zipfile
 from collections.abc import Sequence
 from contextlib import closing
@@ -29,6 +28,7 @@ from .options import (
     Yes,
     check_ray,
 )
+from .printing import print_json, print_text
 from .tables import Out, check_out, save_rows
 from .terminal import check_choice, open_engine, print_warnings, warn
 
@@ -84,7 +84,7 @@ def select(
         warn("--fast does nothing until a threshold is set: --set sets.rule_out=NUMBER.")
     from ..collections.collection import picture_path
     from .collections import carry_out, expand_paths, open_collection
-    from .set_answers import SetAnswer, print_lines, to_json
+    from .set_answers import SetAnswer
 
     choice.check_question(description)
     collection = open_collection(expand_paths(words, listed), recursive, quiet)
@@ -103,11 +103,9 @@ def select(
         _copy(picked, copy_to)
     save_rows(out, "selected", description, "yes_no", set_answer.rows)
     if json:
-        print(to_json(set_answer.to_dict()))
-    elif print0:
-        sys.stdout.buffer.write(b"".join(os.fsencode(picture_path(picture)) + b"\0" for picture in picked))
+        print_json(set_answer.to_dict())
     else:
-        print_lines(map(picture_path, picked))
+        print_text(*map(picture_path, picked), end="\0" if print0 else "\n", exact=print0)
     raise Exit(_report_selection(set_answer, quiet))
 
 
@@ -162,7 +160,7 @@ def group(
     check_out(out)
     from ..collections.collection import picture_path
     from .collections import carry_out, expand_paths, open_collection
-    from .set_answers import SetAnswer, print_lines, to_json
+    from .set_answers import SetAnswer
 
     choice.check_question(question)
     collection = open_collection(expand_paths(pictures or (), listed), recursive, quiet)
@@ -176,10 +174,10 @@ def group(
     save_rows(out, "answer", question, question_kind(question).kind, whole.rows)
     if json:
         records = [{"answer": text, "count": len(of), "pictures": of} for text, of in rows]
-        print(to_json({"question": question, "groups": records}))
+        print_json({"question": question, "groups": records})
         return
     wide = max(len(text or "-") for text, _ in rows)
-    print_lines(f"{text or '-':{wide}}  {len(of):>6,}  {', '.join(of[:3])}" for text, of in rows)
+    print_text(*(f"{text or '-':{wide}}  {len(of):>6,}  {', '.join(of[:3])}" for text, of in rows))
 
 
 def compare(
@@ -198,7 +196,7 @@ def compare(
     if len(pictures) < 2:
         raise InputError("One folder cannot be compared.", hint="Give two or more.")
     from .collections import carry_out, expand_paths, open_collection
-    from .set_answers import SetAnswer, compare_answers, print_lines, to_json
+    from .set_answers import SetAnswer, compare_answers
 
     choice.check_question(question)
     sets = [open_collection(expand_paths([word]), recursive, quiet) for word in pictures]
@@ -224,11 +222,11 @@ def compare(
             {"pictures_of": word, **set_answer.to_dict()}
             for word, set_answer in zip(pictures, set_answers, strict=True)
         ]
-        print(to_json({"question": question, "answers": records}))
+        print_json({"question": question, "answers": records})
         return
     if not quiet and answers[0].program is not None:
-        print(answers[0].program.source, file=sys.stderr)
-    print_lines(compare_answers(pictures, set_answers))
+        print_text(answers[0].program.source, error=True)
+    print_text(*compare_answers(pictures, set_answers))
 
 
 def index(
@@ -255,7 +253,7 @@ def index(
     if drop:
         dropped = Collection(sources)
         dropped.drop_index()
-        print(f"deleted {dropped.index}")
+        print_text(f"deleted {dropped.index}")
         return
     collection = open_collection(sources, recursive, quiet)
     if where == "ray":
@@ -270,7 +268,7 @@ def index(
                 vqa.index(collection, pace.tell)
     pictures_kept = collection.open()
     size = pictures_kept[0].memory.feature_bytes([picture.key for picture in pictures_kept])
-    print(f"{pace.done:,} pictures, {pace.rate:.1f}/s: {size / 1e6:,.1f} MB in {collection.index}")
+    print_text(f"{pace.done:,} pictures, {pace.rate:.1f}/s: {size / 1e6:,.1f} MB in {collection.index}")
 
 
 def _copy(pictures: Sequence[StoredPicture], folder: Path) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import sys
 from collections.abc import Callable, Iterator, Sequence
 from math import inf
 from pathlib import Path
@@ -14,6 +13,7 @@ from typer import Exit, Option
 from ..core.errors import InputError
 from ..core.table import SUFFIXES, Column, write_csv
 from .options import Chosen, From, Json, Pictures, Quiet, Recursive, Yes
+from .printing import print_json, print_text
 from .terminal import open_engine, warn
 
 if TYPE_CHECKING:
@@ -101,8 +101,7 @@ def table(
     if truths:
         whole, lines = report_labels(whole, truths)
         rows = whole
-        for line in lines:  # standard output is for the rows, where no file is
-            print(line, file=sys.stderr if json or out is None else sys.stdout)
+        print_text(*lines, error=json or out is None)  # standard output is for the rows, where no file is
     if label is not None:
         rows = pick_labels(whole, label)
     elif unsure is not None:
@@ -269,14 +268,12 @@ def write_label_studio(rows: Table, file: Path, model: str) -> None:
 
 def print_table(rows: Table, out: Path | None, *, json: bool, quiet: bool) -> None:
     """Prints the rows, or what a file of them holds."""
-    from .set_answers import print_lines, to_json
-
     if json:
-        print("\n".join(map(to_json, rows.rows())))
+        print_json(*rows.rows())
     elif out is None:
-        print_lines(csv_lines(rows))
+        print_text(*csv_lines(rows))
     elif not quiet:
-        print_lines(summary_lines(rows))
+        print_text(*summary_lines(rows))
         warn(f"{len(rows.pictures):,} rows in {out}")
 
 

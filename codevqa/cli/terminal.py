@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import sys
 import threading
 import time
@@ -15,8 +14,7 @@ from typing import TYPE_CHECKING
 
 from ..core.errors import InputError
 from ..core.notices import current
-from ..core.text import visible
-from . import waiting
+from .printing import begin_line, end_line, print_json, print_text, replace_line
 
 if TYPE_CHECKING:
     from ..core.answer import Answer
@@ -37,8 +35,7 @@ _LOOK_S = 0.3
 
 def warn(message: str) -> None:
     """Says something on standard error."""
-    waiting.end()
-    print(visible(f"codevqa: {message}"), file=sys.stderr, flush=True)
+    print_text(f"codevqa: {message}", error=True)
 
 
 # -- pictures ----------------------------------------------------------------------------------------------------------
@@ -62,12 +59,15 @@ def read_pictures(words: Iterable[str]) -> tuple[Picture, ...]:
 @contextmanager
 def open_engine(choice: Chosen, quiet: bool, configuration: Configuration | None = None) -> Iterator[CodeVQA]:
     """Opens an engine, saying how long it took; ``configuration`` is :func:`check_choice`'s, if it was asked."""
+    from ..presets.assembly import names_of
     from ..presets.presets import preset
 
     configuration = configuration or check_choice(choice, quiet)
     if not quiet:
-        warn(f"loading {choice.preset} ({preset(configuration.preset).about}) ...")
-        waiting.begin("loading models")
+        chosen, names = preset(configuration.preset), names_of(configuration).values()
+        about = chosen.about if chosen.parts == configuration.parts else ", ".join(dict.fromkeys(filter(None, names)))
+        warn(f"loading {choice.preset} ({about}) ...")
+        begin_line("loading models")
     started = time.perf_counter()
     from ..engine.codevqa import CodeVQA
 
@@ -115,42 +115,38 @@ def hush() -> None:
 # -- answers -----------------------------------------------------------------------------------------------------------
 
 
-def print_answer(answer: Answer, *, json: str = "", quiet: bool) -> None:
-    """Prints the answer on standard output, or its JSON in its place; how it was found on standard error."""
-    waiting.end()
+def print_answer(answer: Answer, *, json: object = None, quiet: bool) -> None:
+    """Prints the answer on standard output, or ``json`` in its place; how it was found on standard error."""
     if answer.fallback and answer.error is not None and not quiet:
         instead = "the vision-language model" if answer.trace.baseline[0].kind == "eyes" else "plain PnP-VQA"
         warn(f"the program failed ({answer.error.message}); {instead} answered instead")
     print_warnings(answer)
-    if json:
-        print(json)
+    if json is not None:
+        print_json(json)
         return
     if not quiet:
         if answer.program is not None:
-            print(visible(answer.program.source), file=sys.stderr)
-        for call in answer.trace.calls[:CALLS]:
-            print(visible(f"  {call}  ({call.seconds:.2f} s)"), file=sys.stderr)
+            print_text(answer.program.source, error=True)
+        print_text(*(f"  {call}  ({call.seconds:.2f} s)" for call in answer.trace.calls[:CALLS]), error=True)
         if len(answer.trace.calls) > CALLS:
-            print(f"  and {len(answer.trace.calls) - CALLS:,} more calls", file=sys.stderr)
+            print_text(f"  and {len(answer.trace.calls) - CALLS:,} more calls", error=True)
         print_printed(answer)
         if answer.in_parts:
-            print(f"  {answer.in_parts}", file=sys.stderr)
+            print_text(f"  {answer.in_parts}", error=True)
         sure = "" if answer.confidence is None else f", confidence {100 * answer.confidence:.0f} %"
-        print(f"  {answer.seconds:.2f} s in all{sure}", file=sys.stderr, flush=True)
-    print(visible(answer.text))
+        print_text(f"  {answer.seconds:.2f} s in all{sure}", error=True)
+    print_text(answer.text)
 
 
 def print_warnings(answer: Answer) -> None:
     """Says why an answer is not to be relied on."""
-    waiting.end()
     for warning in answer.warnings:
         warn(warning.message)
 
 
 def print_printed(answer: Answer) -> None:
     """Prints on standard error what the program printed, as far as it came."""
-    for line in answer.trace.printed.splitlines():
-        print(visible(f"  printed: {line}"), file=sys.stderr)
+    print_text(*(f"  printed: {line}" for line in answer.trace.printed.splitlines()), error=True)
 
 
 def check_place(trace: Path | None) -> None:
@@ -200,14 +196,14 @@ class Bar:
 
     def __enter__(self) -> Bar:
         if not self.quiet:
-            waiting.begin("answering")
+            begin_line("answering")
         self._watcher.start()
         return self
 
     def __exit__(self, *_: object) -> None:
         self._over.set()
         self._watcher.join()
-        waiting.end()
+        end_line()
         if self._last is not None:
             self._show(self._last, end="\n")
 
@@ -231,9 +227,8 @@ class Bar:
             return
         with self._guard:
             if self.live:
-                waiting.end()
-                width = shutil.get_terminal_size().columns - 1
-                print(f"\r\033[K{visible(text)[:width]}", end=end, file=sys.stderr, flush=True)
+                end_line()
+                replace_line(text, end)
             else:
                 warn(text)
 
@@ -244,7 +239,7 @@ def print_figures(store: Store) -> Summary:
     from ..eval.report.table import summary_lines
 
     summary = summary_of(store)
-    print("\n".join(summary_lines(store.info, summary, store.pace())))
+    print_text(*summary_lines(store.info, summary, store.pace()))
     return summary
 
 
@@ -258,6 +253,8 @@ def line(status: Status) -> str:
         parts.append(f"{left} left" if status.examples < (status.total or 0) else f"took {taken}")
     if status.skipped:
         parts.append(f"{status.skipped:,} done before")
-    if status.errors:
-        parts.append(f"{status.errors:,} errors")
+    if status.fallbacks:
+        parts.append(f"{status.fallbacks:,} {'fallback' if status.fallbacks == 1 else 'fallbacks'}")
+    if status.unanswered:
+        parts.append(f"{status.unanswered:,} unanswered")
     return ", ".join(parts)

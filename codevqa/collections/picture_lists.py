@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 
 from ..core.errors import InputError
 from ..core.images import shown_path
-from ..core.input_files import parse_json, read_lines, read_text
+from ..core.input_files import check_once, parse_json, read_lines, read_text
 
 PATH_COLUMNS = ("filepath", "path", "picture", "file", "file_name", "filename", "image")
 """Headers of the column with the paths, in any case; the first of these that is there is read."""
@@ -22,6 +22,8 @@ SHORT = 40
 """Characters of a text of JSON Lines that can be a label."""
 LONGEST = 100_000
 """Characters of the first line that are looked at to tell what separates the cells: fewer than a cell may have."""
+MOST_COUNTS = 50_000_000
+"""Images times categories of a list, each pair of which is a count."""
 _FORMATS = "Give a .csv or .jsonl with a column of paths, or a .json as COCO's instances.json."
 _Rows: TypeAlias = Iterable[tuple[int, Path, Mapping[str, str]]]
 """Number of the line, path, labels; 0 where there are no lines."""
@@ -86,11 +88,12 @@ def _label_name(column: str) -> str:
 def _read_csv(text: str, shown: str, folder: Path) -> _Rows:
     first = [line[:LONGEST] for _, line in islice(read_lines(text), 1)]
     marks = (mark for mark in ",;\t" if _path_column(next(csv.reader(first, delimiter=mark), ())) is not None)
-    numbered = _csv_rows(text, shown, next(marks, ","))
+    numbered = csv_rows(text, shown, next(marks, ","))
     _, header = next(numbered, (0, []))
     if (column := _path_column(header)) is None:
         raise InputError(f"{shown} has no column of paths.", hint=f"Name it as one of {', '.join(PATH_COLUMNS)}.")
     place, names = header.index(column), [_label_name(name) for name in header]
+    check_once(filter(None, names), shown)
     for line, cells in numbered:
         if any(cells[len(header) :]):
             raise InputError(f"{shown}, line {line} has {len(cells)} cells, and the header {len(header)}.")
@@ -100,13 +103,20 @@ def _read_csv(text: str, shown: str, folder: Path) -> _Rows:
         yield line, folder / word, {name: value.strip() for name, value in values if name and value.strip()}
 
 
-def _csv_rows(text: str, shown: str, delimiter: str) -> Iterator[tuple[int, list[str]]]:
-    """Yields the rows that are not empty, with the numbers of their first lines."""
+def csv_rows(text: str, shown: str, delimiter: str = ",") -> Iterator[tuple[int, list[str]]]:
+    """Yields the rows that are not empty, the header among them, with the numbers of their first lines.
+
+    Raises:
+        InputError: it is not CSV, or has two columns of one name.
+    """
     reader = csv.reader(io.StringIO(text), delimiter=delimiter, strict=True)
-    line = 1
+    line, header = 1, False
     try:
         for cells in reader:
             if any(map(str.strip, cells)):
+                if not header:
+                    header = True
+                    check_once(filter(None, map(str.strip, cells)), shown)
                 yield line, cells
             line = reader.line_num + 1
     except csv.Error as error:
@@ -122,8 +132,9 @@ def _read_json_lines(text: str, shown: str, folder: Path) -> _Rows:
         word = row.pop(column) if column is not None else None
         if not isinstance(word, str) or not word.strip():
             raise InputError(f"{shown}, line {line} names no picture.", hint='Write {"file_name": "a.png"}.')
-        texts = {name: _label_text(value) for name, value in row.items()}
-        yield line, folder / word, {_label_name(name) or name: value for name, value in texts.items() if value}
+        texts = {name: text for name, value in row.items() if (text := _label_text(value))}
+        check_once((_label_name(name) or name for name in texts), f"{shown}, line {line}")
+        yield line, folder / word, {_label_name(name) or name: text for name, text in texts.items()}
 
 
 def _label_text(value: Any) -> str:
@@ -151,6 +162,8 @@ def _read_coco(text: str, shown: str, stem: str, folder: Path) -> _Rows:
                 raise InputError(f"{shown} is damaged: it has no category {kind}, which an annotation names.")
             if image in files:
                 counts[files[image], names[kind]] += 1
+    if len(files) * len(names) > MOST_COUNTS:
+        raise InputError(f"{shown} has {len(files):,} images of {len(names):,} categories.", hint="Split it.")
     for file in dict.fromkeys(files.values()):
         yield 0, place / file, {name: str(counts[file, name]) for name in names.values()}
 
@@ -161,7 +174,7 @@ def _coco_rows(whole: Any, table: str, shown: str, *fields: str) -> list[tuple[A
         raise InputError(f"{shown} is not as COCO's instances.json: it has no list {table!r}.", hint=_FORMATS)
     values = [tuple(row.get(field) for field in fields) if isinstance(row, dict) else (None,) for row in rows]
     for number, cells in enumerate(values, 1):
-        if not all(isinstance(cell, str | int) and cell != "" for cell in cells):
+        if not all(isinstance(cell, str | int) and not isinstance(cell, bool) and cell != "" for cell in cells):
             raise InputError(f"{shown}: entry {number} of {table!r} lacks {' or '.join(map(repr, fields))}.")
     return values
 

@@ -9,11 +9,11 @@ import sqlite3
 import stat
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, ClassVar
 
-from .errors import InputError, SetupError
+from .errors import InputError, SetupError, record
 
 _DAMAGE = (sqlite3.Error, ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RecursionError)
 """What comes of reading data that somebody else wrote."""
@@ -54,14 +54,18 @@ class Database:
                 path.parent.mkdir(parents=True, exist_ok=True)
             self._db = _open_connection(path, write=write)
             try:
+                if not write or self._mark("page_count"):
+                    self._check()  # before anything is written: it may be somebody else's
                 if write:
-                    self._db.execute("PRAGMA journal_mode = WAL")
                     with self.writing():
-                        if not _has_tables(self._db) or 0 < self._mark("user_version") < self.version:
+                        if not _has_tables(self._db) or self._mark("user_version") < self.version:
                             marks = f"PRAGMA application_id={self.application}; PRAGMA user_version={self.version}"
                             for statement in f"{self.tables}; {marks}".split(";"):
                                 self._db.execute(statement)
-                self._check()
+                            self._fill()
+                    # Only now: whatever kills the process, the file is empty, or has its marks and tables.
+                    with suppress(sqlite3.OperationalError):  # of several that begin at once, another does it
+                        self._db.execute("PRAGMA journal_mode = WAL")
             except BaseException:
                 self._db.close()
                 raise
@@ -70,10 +74,13 @@ class Database:
         except (sqlite3.DatabaseError, UnicodeDecodeError) as error:  # the latter where sqlite's own message is damaged
             raise InputError(f"{path} is no {self.what}: {error}.", hint=self.hint) from None
 
+    def _fill(self) -> None:
+        """Writes what a new file holds beside its tables, in the same transaction."""
+
     def __del__(self) -> None:
         # A connection and its statements hold each other: left alone, it would stay open until rubbish is collected.
         if hasattr(self, "_db"):
-            self._db.close()
+            self.close()
 
     def close(self) -> None:
         """Closes the file; the write-ahead log is merged into it. Safe to call twice."""
@@ -117,8 +124,7 @@ class Database:
         try:
             yield
         except _DAMAGE as error:
-            reason = " ".join(str(error)[:200].split())
-            raise InputError(f"{self.path} is damaged{where}: {reason}.", hint=self.hint) from None
+            raise InputError(f"{self.path} is damaged{where}: {record(error).message[:200]}.", hint=self.hint) from None
 
     def _mark(self, name: str) -> int:
         return int(self._db.execute(f"PRAGMA {name}").fetchone()[0])
@@ -126,6 +132,10 @@ class Database:
     def _check(self) -> None:
         path = self.path
         schema, version = self._mark("application_id"), self._mark("user_version")
+        if not _has_tables(self._db):
+            raise InputError(
+                f"{path} is no {self.what}: it holds nothing.", hint=f"{what_to_copy(path)} Else delete it."
+            )
         if schema != self.application:
             raise InputError(f"{path} is no {self.what}: its file is of another kind.", hint=self.hint)
         if version > self.version:
@@ -135,6 +145,11 @@ class Database:
             if virtual or kind not in ("table", "index"):
                 what = "virtual table" if virtual else kind
                 raise InputError(f"{path} is no {self.what}: its file has the {what} {name!r}.", hint="Delete it.")
+
+
+def what_to_copy(file: Path) -> str:
+    """Returns what to do where a copy of a file lacks what its write-ahead log holds."""
+    return f"If it was copied, copy {file.name}-wal and {file.name}-shm with it."
 
 
 def _open_connection(file: Path | None, *, write: bool) -> sqlite3.Connection:

@@ -12,6 +12,8 @@ from typing import Any, Self
 
 _LONG = re.compile(r"\S{400,}")
 """A word that would push the rest of a message out of sight: a name of thousands of letters."""
+_ADVERT = re.compile(r"\n\s*For further information visit \S+")
+"""Below each of pydantic's errors."""
 
 
 @dataclass(frozen=True)
@@ -54,7 +56,7 @@ def record(error: BaseException) -> ErrorRecord:
     if isinstance(error, CodeVQAError):
         return error.record()
     try:
-        message = " ".join(str(error).split())
+        message = " ".join(_ADVERT.sub("", str(error)).split())
     except BaseException as other:  # noqa: BLE001 - its text is code of the user's, too
         message = f"(its text raised {type(other).__name__})"
     return ErrorRecord(type(error).__name__, message)

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import re
 
-_CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
-"""What a terminal would obey rather than show: control characters but tabs and line ends, changes of direction."""
+_CONTROL = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff\ufffe\uffff]"
+)
+"""What a terminal would obey rather than show: control characters but tabs and line ends, changes of direction; and
+what XML has not."""
 _MARK = re.compile(r"<(?=[^\s<>=][^<>\n]{0,80}>)|\[(?=/?\w?[A-Z_][A-Z_0-9]+\])|>(?=>[A-Z_]+<<)")
 """Begins what tokenizers take for a control token: the end of a turn, of a text, a gap to fill in."""
 NO_TEXT = re.compile("[\0\ud800-\udfff]")
@@ -47,8 +50,11 @@ def sentence_case(question: str, *, spaces: bool = False) -> str:
 
 
 def visible(text: str) -> str:
-    """Returns a text as a terminal may print it: what would move its cursor or turn its letters round is spelt out."""
-    return _CONTROL.sub(lambda match: match[0].encode("unicode_escape", "surrogatepass").decode(), text)
+    """Returns a text as a terminal may print it: what would move its cursor or turn its letters round is spelt out.
+
+    It is spelt as JSON and TOML do, whose texts keep their meaning.
+    """
+    return _CONTROL.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
 
 
 def whole_characters(text: str) -> str:

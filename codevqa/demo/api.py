@@ -1,4 +1,4 @@
-"""The two endpoints for programs, within the same limits as the page.
+"""What meets calls: which ones fit, and the two endpoints for programs, within the same limits as the page.
 
 Gradio reads the types off the annotations themselves, so here they are not postponed.
 """
@@ -8,8 +8,27 @@ from typing import Any, Literal, TypedDict
 
 import gradio as gr
 from gradio.events import api as offer
+from pydantic import TypeAdapter, ValidationError
 
-from .service import DemoRequest, DemoService, hide_folders
+from .service import DemoRequest, DemoService, for_visitors, log_fault
+
+MISFIT = "The call failed: /gradio_api/info tells what it needs."
+_REQUEST = TypeAdapter(DemoRequest)
+
+
+class Blocks(gr.Blocks):
+    """Notes of a call that fails what is short: Gradio would print all that the call holds."""
+
+    async def process_api(self, *args: Any, **kwargs: Any) -> Any:
+        """Returns what a call returns, or what it yields next."""
+        try:
+            return await super().process_api(*args, **kwargs)
+        except gr.Error as error:
+            error.print_exception = False
+            raise
+        except Exception as error:
+            log_fault(error)
+            raise gr.Error(MISFIT, print_exception=False) from error
 
 
 class UploadedPicture(TypedDict):
@@ -67,11 +86,15 @@ def offer_api(service: DemoService, **queue: Any) -> None:
 
 
 async def _ask_service(service: DemoService, asked: DemoRequest, request: gr.Request) -> tuple[str, str]:
+    try:
+        asked = _REQUEST.validate_python(vars(asked))
+    except ValidationError:
+        raise gr.Error(MISFIT, print_exception=False) from None
     session = str(request.session_hash or f"once-{secrets.token_hex(8)}")
     *_, live = [state async for state in service.serve(asked, session)]
     if live.answer is None or (live.error is not None and asked.program is None):
         raise gr.Error(live.error.message if live.error else "", print_exception=False)
-    return live.answer.text, hide_folders(live.answer).to_json()
+    return live.answer.text, for_visitors(live.answer).to_json()
 
 
 def _paths(images: Any) -> list[str]:

@@ -47,6 +47,12 @@ FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 NO_ROOM = "There is no room for pictures left: try again later."
 TOO_LARGE = "The request is too large."
 
+PASSED = frozenset(
+    b"accept accept-encoding accept-language authorization content-length content-type cookie host if-modified-since"
+    b" if-none-match if-range range transfer-encoding user-agent x-gradio-user".split()
+)
+"""Headers that reach Gradio. From others it makes addresses of this server, and rules for pages of other origins."""
+
 POLICY = (
     "default-src 'self'; script-src 'self' 'unsafe-inline' 'unsafe-eval' blob:; style-src 'self' 'unsafe-inline';"
     " img-src 'self' data: blob:; media-src 'self' data: blob:; font-src 'self' data:; connect-src 'self' data: blob:;"
@@ -70,16 +76,25 @@ class Gate:
         hosts: names by which the server may be addressed. A page of somebody else's that makes its own name mean
             this machine is kept out by it.
         numbers: whether any network address will do as well: a name that changes its meaning is none.
+        proxies: which of the names a proxy serves: there it says whether visitors come by TLS.
     """
 
     def __init__(
-        self, app: ASGIApp, limits: DemoLimits, files: Path, hosts: frozenset[str], *, numbers: bool = False
+        self,
+        app: ASGIApp,
+        limits: DemoLimits,
+        files: Path,
+        hosts: frozenset[str],
+        *,
+        numbers: bool = False,
+        proxies: frozenset[str] = frozenset(),
     ) -> None:
         self._app = app
         self._limits = limits
         self._files = files
         self._hosts = hosts
         self._numbers = numbers
+        self._proxies = proxies
         self._coming = 0
         """Bytes of the uploads under way."""
         self._passwords = asyncio.Lock()
@@ -102,7 +117,7 @@ class Gate:
                 await why(scope, receive, send)
 
     async def _pass(self, scope: Scope, receive: Receive, send: Send) -> None:
-        self._check_head(scope)
+        scope = self._checked_head(scope)
         path = scope["path"].rstrip("/")
         if scope["method"] != "POST":
             await self._app(scope, receive, send)
@@ -119,19 +134,25 @@ class Gate:
             self._check_files(body)
             await self._app(scope, _replay(body, receive), send)
 
-    def _check_head(self, scope: Scope) -> None:
+    def _checked_head(self, scope: Scope) -> Scope:
+        """Returns what Gradio reads of a request, besides its body."""
         method, path, headers = scope["method"], scope["path"], Headers(scope=scope)
         host = re.sub(r":\d+$", "", headers.get("host", "").lower())
         if host not in self._hosts and not (self._numbers and _is_number(host)):
             raise HTTPException(403, "This server is not known by that name.")
         origin = headers.get("origin")  # no browser leaves it out where a page of another site asks
-        if method == "POST" and origin and origin.partition("//")[2].lower() != headers.get("host", "").lower():
+        if origin and origin.partition("//")[2].lower() != headers.get("host", "").lower():
             raise HTTPException(403, "Another page may not ask here.")
         allowed = {"GET": GET, "HEAD": GET, "POST": POST}.get(method)
         if allowed is None or not allowed.fullmatch(path):
             raise HTTPException(404, "There is nothing here.")
         if ADDRESS.match(path.partition("/gradio_api/file=")[2]):
             raise HTTPException(403, "Only files of this server are served.")
+        secure = host in self._proxies and headers.get("x-forwarded-proto") == "https"
+        # With a page named, Gradio does not keep for everybody the address by which the first visitor asked.
+        named = {"query_string": b"page="} if path.rstrip("/").endswith("/info") else {}
+        kept = [header for header in scope["headers"] if header[0] in PASSED]
+        return {**scope, **named, "headers": kept, "scheme": "https" if secure else "http"}
 
     @asynccontextmanager
     async def _room(self, headers: Headers) -> AsyncIterator[None]:
@@ -196,11 +217,9 @@ def _uploaded_paths(data: Any) -> Iterator[str]:
 
 
 def _is_number(host: str) -> bool:
-    try:
-        ipaddress.ip_address(host.strip("[]"))
-    except ValueError:
-        return False
-    return True
+    with suppress(ValueError):
+        return bool(ipaddress.ip_address(host.strip("[]")))
+    return False
 
 
 def _folder_size(folder: Path) -> int:

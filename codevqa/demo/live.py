@@ -5,6 +5,8 @@ Everything that a user, a model or a picture says becomes HTML in :mod:`codevqa.
 
 from __future__ import annotations
 
+import logging
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 from difflib import unified_diff
@@ -28,21 +30,28 @@ from ..core.events import (
 )
 from ..core.images import Picture
 from ..core.notices import current
-from ..core.trace import Call
+from ..core.trace import Call, Method
 from ..pages.words import seconds
+
+log = logging.getLogger(__name__)
 
 CARDS = 3 << 20
 """Characters of call cards with their evidence. Calls beyond show without it. The trace page has all."""
 
-_DECLINED = "no model was asked"
-_STOPPED = "none: stopped"
+_DECLINED = "not asked: outside of what these models know"
+_STOPPED = "stopped before an answer"
+_WORKING = "working ..."
+_TITLES = {"direct": "No program, asked directly", "pnpvqa": "No program, from captions (PnP-VQA)"}
+_OPTIONS = re.compile(r"(?<!\S)--[a-z]|\bcodevqa [a-z]|\bpip install|\b[A-Z]{3,}_[A-Z]")
+"""What only somebody at a command line can use: options, commands, variables of the environment."""
+_FAILED = "The page cannot answer. Whoever runs it finds the reason in its log."
 _NEXT = {
     "repair": " It is written again.",
     "others": " Other programs are run.",
     "fallback": " The question is answered without one.",
     "nothing": "",
 }
-_AGREED = {"agrees": "Both agree. ", "disagrees": "They differ. ", "": ""}
+_AGREED = {"agrees": "Same answer. ", "disagrees": "Another answer. ", "": ""}
 
 
 class PageUpdate(NamedTuple):
@@ -70,12 +79,12 @@ class LiveQuestion:
     Args:
         question: is named above the answer.
         source: the program, if the visitor wrote it. The editor then keeps their text.
-        compared: whether the question is answered without a program as well.
+        compared: how the question is answered without a program as well.
         original: what the visitor's program was before they changed it; empty where they wrote all of it.
     """
 
     def __init__(
-        self, question: str = "", source: str | None = None, *, compared: bool = False, original: str = ""
+        self, question: str = "", source: str | None = None, *, compared: Sequence[Method] = (), original: str = ""
     ) -> None:
         self.question = question
         self.pictures: Sequence[Picture] = ()
@@ -85,11 +94,10 @@ class LiveQuestion:
         """The answer, or what was done until a program of the visitor's failed."""
         self.error: ErrorRecord | None = None
         """Why there is no answer."""
-        self.without: Answer | None = None
-        """The answer without a program."""
+        self.without: dict[Method, Answer | str] = dict.fromkeys(compared, _WORKING)
+        """The answers without a program by their method, or why there is none."""
         self.stage = "Looking at the pictures."
-        self._note, self._outcome = "working ...", ""
-        self._compared, self._without_note = compared, "working ..." if compared else ""
+        self._note, self._outcome = _WORKING, ""
         self._messages: list[tuple[str, str]] = []
         self._examples: Sequence[PromptExample] = ()
         self._own, self._source, self._writing = source is not None, source or "", True
@@ -124,48 +132,45 @@ class LiveQuestion:
                 self.answer, self._running = answer, None
                 self._outcome = f"Done in {seconds(answer.seconds)}."
                 if answer.warnings:
-                    self._messages = [(warning.message, "note") for warning in answer.warnings]
+                    self._messages = [(visitor_words(warning.message), "note") for warning in answer.warnings]
             case Failed(error, answer):
                 self.answer = answer
                 self.fail(error)
 
-    def feed_baseline(self, event: Event) -> None:
-        """Takes what an event tells of the answer without a program."""
+    def feed_without(self, method: Method, event: Event) -> None:
+        """Takes what an event tells of the answer that a method gives without a program."""
         if isinstance(event, Answered):
-            self.without, self._without_note = event.answer, ""
+            self.without[method] = event.answer
         elif isinstance(event, Failed):
-            same = self.error is not None and self.error.message == event.error.message  # it stands there already
-            self._without_note = "failed" if same else f"failed: {event.error.message}"
+            why = _words_and_log(event.error.message)
+            same = self.error is not None and self.error.message == why  # it stands there already
+            self.without[method] = "failed" if same else f"failed: {why}"
 
     def replay(self, answer: Answer, without: Answer) -> None:
-        """Takes a question that was answered before, with its answer without a program."""
+        """Takes a question that was answered before, with an answer without a program."""
         if answer.program is not None:
             self.feed(Wrote(answer.program))
         for call in answer.trace.calls:
             self.feed(CallEnded(call))
         self.feed(Answered(answer))
-        self.feed_baseline(Answered(without))
+        self.feed_without(without.method, Answered(without))
 
     def fail(self, error: ErrorRecord) -> None:
         """Ends the question itself with an error."""
-        self.error, self._running = error, None
-        self._note, self._outcome = "none", "Failed."
-        self._messages = [(error.message, "error")]
-        if error.type.startswith("Program"):
+        if error.type.startswith("Program"):  # it speaks of the program, which may hold any words
             self._rejected = error
+        else:
+            error = replace(error, message=_words_and_log(error.message))
+        self.error, self._running = error, None
+        self._note, self._outcome = "no answer", "Failed."
+        self._messages = [(error.message, "error")]
 
     def end(self, why: str) -> None:
         """Ends what is still under way."""
         if not self._outcome:
             self._note, self._outcome, self._running = _STOPPED, why, None
             self.error = ErrorRecord("InputError", why)
-        if self._pending:
-            self._without_note = _STOPPED
-
-    @property
-    def _pending(self) -> bool:
-        """Whether the answer without a program is still to come."""
-        return self._without_note == "working ..."
+        self.without = {method: _STOPPED if kept == _WORKING else kept for method, kept in self.without.items()}
 
     @property
     def many(self) -> bool:
@@ -177,11 +182,13 @@ class LiveQuestion:
     def view(self) -> PageUpdate:
         """Returns what the page shows. This draws heat maps, which takes time."""
         failed = self._rejected and replace(self._rejected, message="")  # it stands above already
+        waits = "" if self._outcome and _WORKING not in self.without.values() else current()
+        messages = [*self._messages, (f"{waits[0].upper()}{waits[1:]}", "note")] if waits else self._messages
         return PageUpdate(
-            "".join(pages.demo_html("message", *message) for message in self._messages),
+            "".join(pages.demo_html("message", *message) for message in messages),
             self._status(),
             self._answer_box(),
-            self._baseline_box(),
+            "".join(self._box_without(method, kept) for method, kept in self.without.items()),
             self._gallery_html(),
             self._examples_html(),
             pages.program_html(self._source, self.calls, failed, self.pictures) if self._source else "",
@@ -191,12 +198,9 @@ class LiveQuestion:
         )
 
     def _status(self) -> str:
-        if self._outcome and not self._pending:
+        if self._outcome and _WORKING not in self.without.values():
             return pages.demo_html("status", self._outcome)
-        text = f"{self._outcome} Answering without a program ..." if self._outcome else self.stage
-        if waits := current():
-            text = f"{waits[0].upper()}{waits[1:]}"
-        return pages.demo_html("status", text, "busy")
+        return pages.demo_html("status", "Answering without a program." if self._outcome else self.stage, "busy")
 
     def _answer_box(self) -> str:
         answer = self.answer
@@ -206,26 +210,25 @@ class LiveQuestion:
         if answer.declined:
             note = _DECLINED
         elif answer.fallback:
-            note = f"without a program, because the program failed: {note}"
+            note = f"{note}, without a program because the program failed"
         elif answer.method != "codevqa":
-            note = f"without a program: {note}"
+            note = f"{note}, without a program"
         text, unsure = answer.text or "(nothing)", answer.text == DONT_KNOW
         return pages.demo_html("box", "Answer", text, note, self.question, self._edited, unsure)
 
-    def _baseline_box(self) -> str:
-        if not self._compared:
-            return ""
-        text, note = "", self._without_note
-        if self.without is not None:
-            agreed = _AGREED[pages.agreement(self.answer, self.without) if self.answer else ""]
-            text = self.without.text
-            note = _DECLINED if self.without.declined else f"{agreed}{seconds(self.without.seconds)}"
-        return pages.demo_html("box", "Answered without a program", text, note)
+    def _box_without(self, method: Method, kept: Answer | str) -> str:
+        """Returns the box of an answer without a program, with its evidence folded."""
+        if isinstance(kept, str):
+            return pages.demo_html("box", _TITLES[method], "", kept)
+        agreed = _AGREED[pages.agreement(self.answer, kept) if self.answer else ""]
+        note = _DECLINED if kept.declined else f"{agreed}{seconds(kept.seconds)}"
+        evidence = "".join(pages.evidence_html(entry, self.pictures) for entry in kept.trace.baseline)
+        return pages.demo_html("box", _TITLES[method], kept.text, note, "", None, False, evidence)
 
     def _gallery_html(self) -> str:
         if not self.many or self.answer is None or self.error is not None:
             return ""
-        help_ = "Click a picture to see why, and to correct it."
+        help_ = "Click a picture to see what the models saw in it, and to correct them."
         return f'<p class="demo-small">{help_}</p>{pages.gallery_html(self.answer, self.pictures)}'
 
     def _examples_html(self) -> str:
@@ -266,3 +269,17 @@ def _diff_program(original: str, source: str) -> tuple[str, list[str]]:
     if not original.strip():
         return "own program", []
     return "edited program" if changed else "program run again", changed
+
+
+def visitor_words(text: str) -> str:
+    """Returns a message without its sentences that only somebody at a command line can use."""
+    kept = [part for part in re.split(r"(?<=[.;!?])\s+", text) if not _OPTIONS.search(part)]
+    return " ".join(kept).rstrip(";") or _FAILED
+
+
+def _words_and_log(text: str) -> str:
+    """Returns what a visitor reads of a failure; what is left out goes to the log, for whoever runs the page."""
+    words = visitor_words(text)
+    if words != text:
+        log.warning("a visitor's question failed: %s", text)
+    return words

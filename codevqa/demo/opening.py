@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 
 from ..core.errors import CodeVQAError
 from ..core.images import load_pictures
-from ..core.trace import Method
 from ..pages import demo_html
 from ..presets.configuration import Configuration, configure
 from .live import LiveQuestion, PageUpdate
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
 
 HEAD_START = 3.0
 """Seconds that a browser has to fetch the page before models are loaded, where an answer of theirs ships."""
-SHIPPED = "An example, answered by these very models before. Ask anything."
+SHIPPED = "An example answer. Ask your own question."
 
 
 class Opening:
@@ -44,7 +43,7 @@ class Opening:
             CodeVQAError: they cannot be loaded, or the example failed; the page says so, too.
         """
         paths, question = shipped_questions()[0]
-        live, mini = LiveQuestion(question, compared=True), configure("mini")
+        live, mini = LiveQuestion(question, compared=configuration.methods[1:]), configure("mini")
         try:
             live.pictures = load_pictures(paths)
             if all(getattr(configuration, field) == getattr(mini, field) for field in ("parts", "settings", "options")):
@@ -55,8 +54,9 @@ class Opening:
             if not self._example.done():
                 for event in vqa.watch(list(live.pictures), question):
                     live.feed(event)
-                for event in vqa.watch(list(live.pictures), question, method=without_program(vqa)):
-                    live.feed_baseline(event)
+                for method in live.without:
+                    for event in vqa.watch(list(live.pictures), question, method=method):
+                        live.feed_without(method, event)
         except CodeVQAError as error:
             live.fail(error.record())
             raise
@@ -64,8 +64,3 @@ class Opening:
             if not self._example.done():
                 live.end("Stopped.")
                 self._example.set_result((live, live.view()))
-
-
-def without_program(vqa: CodeVQA) -> Method:
-    """Returns how its models answer without a program."""
-    return "pnpvqa" if vqa.models.eyes is None else "direct"

@@ -20,13 +20,13 @@ from ..pages.pictures import data_uri
 from ..presets.assembly import domain_of
 from ..presets.configuration import Configuration
 from ..presets.presets import preset
-from .api import offer_api
-from .live import LiveQuestion, PageUpdate
+from .api import Blocks, offer_api
+from .live import LiveQuestion, PageUpdate, visitor_words
 from .pictures import shipped_questions, thumbnails
 from .service import DemoRequest, DemoService
 
 Gallery: TypeAlias = "list[tuple[str, str | None]] | None"
-FIRST = "Loading the models and an example. You can ask meanwhile."
+FIRST = "The models are loading. You can ask already."
 HEAD = """
 <header class="demo-head"><h1>CodeVQA</h1><p>Ask about pictures. A language model writes a small program, a sandbox
 runs it, and every step is shown. <a href="https://aclanthology.org/2023.acl-short.65/" target="_blank"
@@ -54,7 +54,7 @@ SAME = {
 def build_page(service: DemoService) -> gr.Blocks:
     """Returns the page with its events and the API."""
     limits, parts = service.limits, SimpleNamespace()
-    with gr.Blocks(
+    with Blocks(
         title="CodeVQA",
         analytics_enabled=False,
         delete_cache=(min(600, limits.keep_seconds), limits.keep_seconds),
@@ -65,7 +65,7 @@ def build_page(service: DemoService) -> gr.Blocks:
             with gr.Column(scale=5, min_width=320):
                 _place_question(parts, service)
             with gr.Column(scale=7, min_width=320, elem_classes="demo-results"):
-                _place_answer(parts)
+                _place_answer(parts, service)
             with (
                 gr.Column(min_width=320),
                 gr.Accordion("More: a folder, earlier answers", open=False, elem_id="cv-unfold"),
@@ -89,7 +89,8 @@ def _models_html(configuration: Configuration) -> str:
     """Returns which models answer, and what they know."""
     name, domain = configuration.preset, domain_of(configuration)
     about = domain.about if domain else preset(name).about
-    text = f'<p class="demo-models">Answers come from <b>{escape(name)}</b>: {escape(about)}</p>'
+    about = escape(visitor_words(about))  # the options in it are for whoever started the page
+    text = f'<p class="demo-models">Answers come from the <b>{escape(name)}</b> models: {about}</p>'
     if domain is None or domain.picture is None:
         return text
     words = "; ".join(f"{kind}: {', '.join(names)}" for kind, names in domain.knows.items())
@@ -115,15 +116,13 @@ def _place_question(parts: SimpleNamespace, service: DemoService) -> None:
         sources=["upload", "webcam", "clipboard"],
         buttons=["fullscreen"],
     )
-    longest = service.configuration.settings.max_question
-    parts.question = gr.Textbox(
-        question, label="Question", placeholder=question, elem_id="cv-question", lines=1, max_length=longest
-    )
+    parts.question = gr.Textbox(question, label="Question", placeholder=question, elem_id="cv-question", lines=1)
+    _html(demo_html("hint", service.configuration.settings.max_question), elem_id="cv-hint")
     with gr.Row():
         parts.ask = gr.Button("Ask", variant="primary", elem_id="cv-ask", scale=3, min_width=120)
         parts.stop = gr.Button("Stop", elem_id="cv-stop", scale=1, min_width=90, interactive=False)
     with gr.Column(elem_classes="demo-examples"):
-        _html('<h2 class="demo-title">Or click one of these</h2>')
+        _html('<h2 class="demo-title">Or try an example</h2>')
         parts.picks = [
             gr.Button(question, icon=thumbnails(images, service.files), size="sm", elem_id=f"cv-example-{place}")
             for place, (images, question) in enumerate(shipped_questions())
@@ -132,13 +131,13 @@ def _place_question(parts: SimpleNamespace, service: DemoService) -> None:
         part.keep_in_cache |= part.temp_files  # the page needs them for as long as it is served
 
 
-def _place_answer(parts: SimpleNamespace) -> None:
-    parts.message = _html(elem_id="cv-message")
+def _place_answer(parts: SimpleNamespace, service: DemoService) -> None:
+    first = LiveQuestion(shipped_questions()[0][1], compared=service.configuration.methods[1:]).view()
     parts.status = _html(demo_html("status", FIRST, "loading"), elem_id="cv-status")
     with gr.Row(elem_classes="demo-answers"):
-        box = demo_html("box", "Answer", "", "working ...", shipped_questions()[0][1])
-        parts.answer = _html(box, elem_id="cv-answer", min_width=140)
-        parts.baseline = _html(elem_id="cv-baseline", min_width=140)
+        parts.answer = _html(first.answer, elem_id="cv-answer", min_width=140)
+        parts.baseline = _html(first.baseline, elem_id="cv-baseline", min_width=140)
+    parts.message = _html(elem_id="cv-message")  # below: it comes and goes, and moves nothing that is read
     parts.opened = _html(elem_id="cv-opened")
     parts.gallery = _html(elem_id="cv-gallery")
     with gr.Row(elem_id="cv-hidden"):  # demo.js presses these when a picture of the gallery is clicked
@@ -148,7 +147,7 @@ def _place_answer(parts: SimpleNamespace) -> None:
         parts.examples = _html()
         parts.program = _html(elem_id="cv-annotated")
         parts.source = gr.Code(
-            label="Change a line and run it. Esc, then Tab leaves.",
+            label="Change a line, then press Run. Esc, then Tab leaves the editor.",
             language="python",
             lines=4,
             max_lines=20,
@@ -207,20 +206,20 @@ def _wire_questions(blocks: gr.Blocks, service: DemoService, parts: SimpleNamesp
     for trigger in (parts.ask.click, parts.question.submit, parts.run.click, *(b.click for b in parts.picks)):
         cleared = [parts.status, parts.message, parts.opened]
         trigger(None, None, cleared, js="cvDemo.begin", cancels=opened, **HIDDEN)
-    begun = [gr.on([parts.ask.click, parts.question.submit], ask_here, inputs, **answered)]
+    begun = [gr.on([parts.ask.click, parts.question.submit], ask_here, inputs, js="cvDemo.ask", **answered)]
     begun.append(parts.run.click(run_here, [*inputs, parts.source, parts.original], js="cvDemo.run", **answered))
     begun.append(_wire_gallery(service, parts, answered))
     for button, example in zip(parts.picks, shipped_questions(), strict=True):
         picked = button.click(
             lambda chosen=example: chosen, None, [parts.pictures, parts.question], queue=False, **HIDDEN
         )
-        begun.append(picked.success(ask_here, inputs, **answered))
+        begun.append(picked.success(ask_here, inputs, js="cvDemo.ask", **answered))
     boxes = [parts.status, parts.answer, parts.baseline, parts.running]
     outputs = [parts.message, *boxes]
     for event in begun:
         event.failure(None, outputs, outputs, js="cvDemo.failed", **HIDDEN)
         event.success(None, [*inputs, *shown], parts.history, js="cvDemo.keep", **HIDDEN)
-    blocks.load(None, None, parts.history, js="cvDemo.history", **HIDDEN)
+    blocks.load(None, inputs, parts.history, js="cvDemo.load", **HIDDEN)
     parts.back.click(None, None, [*inputs, *shown, parts.opened, parts.download], js="cvDemo.back", **HIDDEN)
     parts.stop.click(None, boxes, boxes, js="cvDemo.stopped", cancels=begun, **HIDDEN)
     blocks.unload(leave)
@@ -312,4 +311,4 @@ def theme() -> gr.themes.Base:
 def head() -> str:
     """Returns style sheets and script, for the head of the page: Gradio rewrites those that it is given otherwise."""
     css, script = ((STATIC / name).read_text("utf-8") for name in ("demo.css", "demo.js"))
-    return f"<style>{styles()}\n{css}</style><script>{script}</script>"
+    return f"<style>{styles(1180)}\n{css}</style><script>{script}</script>"

@@ -86,13 +86,12 @@ def serve_page(
         from .service import DemoService
 
         service = DemoService(configuration, limits or DemoLimits(), files)
-        known = known_names(host, names)
-        url = _launch(service, host, port, known, (name, password) if auth else None)
+        url = _launch(service, host, port, names, (name, password) if auth else None)
         service.start(say)  # only now: Python imports models' libraries and Gradio one after the other anyway
         say(f"listening on {url} after {time.perf_counter() - started:.1f} s; end with Ctrl-C")
         if not loopback(host):
             who = "without a password (--auth)" if auth is None else "with the password"
-            say(EXPOSED.format(who=who, names=", ".join(sorted(known))))
+            say(EXPOSED.format(who=who, names=", ".join(sorted(known_names(host, names)))))
         if browser:
             import webbrowser
 
@@ -170,7 +169,7 @@ def _without_stubs() -> Iterator[None]:
 
 
 def _launch(
-    service: DemoService, host: str, port: int | None, names: frozenset[str], login: tuple[str, str] | None
+    service: DemoService, host: str, port: int | None, names: Sequence[str], login: tuple[str, str] | None
 ) -> str:
     """Serves the page from a thread; returns its address."""
     from starlette.middleware import Middleware
@@ -183,8 +182,16 @@ def _launch(
 
         from .page import DROP, build_page, head, theme
 
-    gate = Middleware(Gate, limits=service.limits, files=service.files, hosts=names, numbers=not loopback(host))
-    _, url, _ = build_page(service).launch(
+    gate = Middleware(
+        Gate,
+        limits=service.limits,
+        files=service.files,
+        hosts=known_names(host, names),
+        numbers=not loopback(host),
+        proxies=frozenset(map(str.lower, names)),
+    )
+    compress = Middleware(GZipMiddleware)
+    app, url, _ = build_page(service).launch(
         server_name=f"[{host}]" if ":" in host and not host.startswith("[") else host,
         server_port=port,
         prevent_thread_lock=True,
@@ -203,6 +210,8 @@ def _launch(
         theme=theme(),
         head=head(),
         i18n=gr.I18n(en={"upload_text.drop_gallery": DROP, "common.webcam": "Take a photograph"}),
-        app_kwargs={"middleware": [gate, Middleware(GZipMiddleware)]},
+        app_kwargs={"middleware": [gate, compress]},
     )
+    # Gradio put its own before these: one lets pages of other origins read.
+    app.user_middleware, app.middleware_stack = [gate, compress], None
     return str(url)

@@ -11,7 +11,9 @@ import time
 from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 from contextlib import aclosing, contextmanager, suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
+from traceback import extract_tb
 from typing import TYPE_CHECKING
 
 from ..batching.call_cache import Memory
@@ -25,8 +27,8 @@ from ..engine.watch import Watch
 from ..pages import LARGE, trace_page
 from ..presets.configuration import Configuration
 from .limits import DemoLimits
-from .live import LiveQuestion, opened_html
-from .opening import Opening, without_program
+from .live import LiveQuestion, opened_html, visitor_words
+from .opening import Opening
 from .pictures import read_uploads
 
 if TYPE_CHECKING:
@@ -38,7 +40,7 @@ PACE = 0.03
 """Seconds between two views of a question: a browser draws no faster."""
 _LOOK_S = 0.3
 """How often it is looked whether a model waits for its server."""
-OWN_FAULT = "The demo itself failed; its terminal shows why."
+OWN_FAULT = "The page itself failed. Whoever runs it finds the reason in its log."
 
 
 @dataclass(frozen=True)
@@ -53,7 +55,7 @@ class DemoRequest:
     program: str | None = None
     """A program to run; None has one written."""
     compared: bool = False
-    """Whether the question is answered without a program as well."""
+    """Whether the question is answered without a program as well, in each way that the models can."""
     original: str = ""
     """What the program was before the visitor changed it."""
 
@@ -137,8 +139,8 @@ class DemoService:
             session: of who asks. Several of their questions may run side by side.
         """
         # Of many pictures it would read each, which takes minutes.
-        asked = replace(asked, compared=asked.compared and len(asked.pictures) <= LARGE)
-        live = LiveQuestion(asked.question, asked.program, compared=asked.compared, original=asked.original)
+        compared = self.configuration.methods[1:] if asked.compared and len(asked.pictures) <= LARGE else ()
+        live = LiveQuestion(asked.question, asked.program, compared=compared, original=asked.original)
         yield live
         try:
             visitor = self._visitor(session)
@@ -158,8 +160,8 @@ class DemoService:
             visitor.gallery = _find_gallery(asked, live) or visitor.gallery
         except CodeVQAError as error:
             live.fail(error.record())
-        except Exception:
-            log.exception("a question of the demo failed")
+        except Exception as error:  # noqa: BLE001 - it is logged, without what a visitor sent
+            log_fault(error)
             live.fail(ErrorRecord("CodeVQAError", OWN_FAULT))
         live.end("Stopped.")
         yield live
@@ -172,9 +174,9 @@ class DemoService:
         """
         if live.answer is None:
             return None
-        without = live.without and hide_folders(live.without)
+        without = next((for_visitors(answer) for answer in live.without.values() if isinstance(answer, Answer)), None)
         try:
-            html = await asyncio.to_thread(trace_page, hide_folders(live.answer), live.pictures, without)
+            html = await asyncio.to_thread(trace_page, for_visitors(live.answer), live.pictures, without)
             place = self._visitor(session).folder / "codevqa-answer.html"
             place.parent.mkdir(exist_ok=True)
             place.write_text(html, "utf-8")
@@ -209,7 +211,7 @@ class DemoService:
     def _gallery(self, number: int, session: str) -> _Gallery:
         shown = self._visitor(session).gallery
         if shown is None or not 1 <= number <= len(shown.pictures):
-            raise InputError("There is no such picture any more.", hint="Ask again which pictures show something.")
+            raise InputError("There is no such picture any more.", hint="Ask the question again.")
         return shown
 
     def forget(self, session: str) -> None:
@@ -231,7 +233,7 @@ class DemoService:
     def _begin_answers(
         self, vqa: CodeVQA, asked: DemoRequest, live: LiveQuestion, session: str
     ) -> Iterator[list[Watch]]:
-        """Begins to answer, and beside it to answer without a program where the two are compared; ends it at last."""
+        """Begins to answer, and beside it to answer without a program where that is compared; ends it at last."""
         visitor = self._visitor(session)
         images, memory = list(live.pictures), visitor.memory
         if asked.program is not None:
@@ -240,8 +242,7 @@ class DemoService:
         else:
             shots = asked.shots or None
             watches = [vqa.watch(images, asked.question, method=asked.method, shots=shots, memory=memory)]
-        if asked.compared:
-            watches.append(vqa.watch(images, asked.question, method=without_program(vqa), memory=memory))
+        watches += [vqa.watch(images, asked.question, method=method, memory=memory) for method in live.without]
         visitor.watches += watches
         try:
             yield watches
@@ -276,7 +277,7 @@ def _find_gallery(asked: DemoRequest, live: LiveQuestion) -> _Gallery | None:
 
 
 async def _follow(live: LiveQuestion, watches: Sequence[Watch], seconds: float) -> AsyncGenerator[None, None]:
-    """Feeds a question with what it and the baseline beside it tell, and yields each time that something is new."""
+    """Feeds a question with what it and the answers beside it tell, and yields each time that something is new."""
     changed, until, waits = asyncio.Event(), time.monotonic() + seconds, ""
 
     async def pump(watch: Watch, feed: Callable[[Event], None]) -> None:
@@ -284,7 +285,9 @@ async def _follow(live: LiveQuestion, watches: Sequence[Watch], seconds: float) 
             feed(event)
             changed.set()
 
-    pumps = asyncio.gather(*map(pump, watches, (live.feed, live.feed_baseline)))
+    feeds: list[Callable[[Event], None]] = [live.feed]
+    feeds += [partial(live.feed_without, method) for method in live.without]
+    pumps = asyncio.gather(*map(pump, watches, feeds))
     pumps.add_done_callback(lambda _: changed.set())
     try:
         while not pumps.done():
@@ -308,7 +311,14 @@ async def _follow(live: LiveQuestion, watches: Sequence[Watch], seconds: float) 
             await pumps
 
 
-def hide_folders(answer: Answer) -> Answer:
-    """Returns the answer without the folders of this machine that models were loaded from."""
+def log_fault(error: Exception) -> None:
+    """Logs on one line what failed and where, and of its message, which a visitor may have written, the start."""
+    where = " ".join(f"{Path(frame.filename).name}:{frame.lineno}" for frame in extract_tb(error.__traceback__))
+    log.error("a call failed: %s %r at %s", type(error).__name__, str(error)[:200], where)
+
+
+def for_visitors(answer: Answer) -> Answer:
+    """Returns the answer without folders of this machine, and without what only its command line can do."""
     names = {role: Path(name).name if Path(name).is_absolute() else name for role, name in answer.models.items()}
-    return replace(answer, models=names)
+    warnings = tuple(replace(warning, message=visitor_words(warning.message)) for warning in answer.warnings)
+    return replace(answer, models=names, warnings=warnings)

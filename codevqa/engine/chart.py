@@ -8,15 +8,16 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 from statistics import median
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 from ..core.answer_words import number_in, yes_or_no
 from ..core.errors import CodeVQAError, InputError, ModelError, NoEyesError, ServerError
 from ..core.images import Picture
-from ..models.protocols import Eyes, LookRequest, Sight
+from ..models.protocols import LookRequest, Sight
 from ..primitives.eyes import SHORT, YES_NO
 from .chart_cards import COLORS, SHEET, SIZES, Card, Cards
 
@@ -31,8 +32,8 @@ AMPLE = 1_024
 """Tokens of a long answer, and of any where thoughts take those that the settings allow."""
 _LIST = "Read the {} from {}. Answer with the {} only, separated by commas."
 _FILLER, _FILLER_TOKENS = "The sky is blue. ", 5
-LONGEST = 160
-"""Characters of what is told of a refusal."""
+LONGEST = 240
+"""Characters of a meaning with what a refusal says."""
 _SLOW_S = 60.0
 """Seconds of a chart above which it is told how long it will take."""
 
@@ -81,11 +82,8 @@ class Chart:
         """Returns the settings that follow, under dotted names."""
         by_test = {finding.test: finding for finding in self.findings}
         values: dict[str, object] = {"chart": self.result}
-        for test, name in (
-            ("pictures", "query.pictures"),
-            ("sees", "query.pictures"),
-            ("thoughts", "query.max_tokens"),
-        ):
+        names = {"pictures": "query.pictures", "sees": "query.pictures", "thoughts": "query.max_tokens"}
+        for test, name in names.items():
             if test in by_test and (limit := by_test[test].limit) is not None:
                 values[name] = limit
         if "probabilities" in by_test and by_test["probabilities"].verdict != "ok":
@@ -93,30 +91,32 @@ class Chart:
         return values
 
 
+class Result(NamedTuple):
+    """What a test returns."""
+
+    verdict: Verdict
+    measured: str
+    limit: int | None = None
+    why: str = ""
+    """What a refusal says."""
+
+
+@dataclass
 class Examination:
-    """Holds a chart up to a model, a request after the other.
+    """Holds a chart up to a model, a request after the other."""
 
-    Args:
-        eyes: the model.
-        seed: of the cards.
-        max_tokens: tokens of an answer, as the settings say.
-        seconds: no request begins after so many.
-        tell: is told how long the chart takes, where that is more than a minute.
-    """
+    eyes: Any
+    """The model, an :class:`.Eyes`."""
+    seed: int = 0
+    max_tokens: int = 20
+    """Tokens of a short answer, as the settings say."""
+    seconds: float = 600.0
+    """No request begins after so many."""
+    tell: Callable[[str], None] = lambda line: None
+    """Is told how long the chart takes, where that is more than a minute."""
 
-    def __init__(
-        self,
-        eyes: Eyes,
-        *,
-        seed: int = 0,
-        max_tokens: int = 20,
-        seconds: float = 600.0,
-        tell: Callable[[str], None] = lambda line: None,
-    ) -> None:
-        self._eyes: Any = eyes
-        self._tell = tell
-        self._cards = Cards(seed)
-        self._tokens, self._seconds, self._until = max_tokens, seconds, time.monotonic() + seconds
+    def __post_init__(self) -> None:
+        self._cards, self._until = Cards(self.seed), time.monotonic() + self.seconds
         self._took: list[float] = []
         self._thoughts: list[int] = []
         """Tokens of answers that came after thoughts."""
@@ -139,34 +139,33 @@ class Examination:
             OutOfTimeError: the seconds are over; what was yielded until then holds.
             ModelError: the model failed; ServerError when its server is down, or refuses all.
         """
-        with_pictures = (self._sees, self._shows_all, self._says_yes, self._tells_chances, self._tells_sides)
-        try:
-            for test in (*with_pictures, self._reads_small, self._counts, self._repeats):
-                yield test()
-        except NoEyesError as error:
-            yield Finding("sees", "fails", "no eyes", f"It refuses pictures: {error.message}", 0)
-        yield self._reads_long_prompts()
-        yield self._thinks()
-        if self._took:
-            measured = f"{median(self._took):.2f} s, at most {max(self._took):.1f} s"
-            yield Finding("seconds", "ok", measured, "Seconds of one request while no other is under way.")
+        blind = False
+        for test, (measure, needs_eyes, meaning) in TESTS.items():
+            if blind and needs_eyes:
+                continue
+            try:
+                result = measure(self)
+            except NoEyesError as error:
+                blind, result = True, Result("fails", "no eyes", 0, str(error))
+            about = f"{meaning} {result.why}"[:LONGEST].strip()
+            yield Finding(test, result.verdict, result.measured, about, result.limit)
 
     # -- asking ------------------------------------------------------------------------------------------------------
 
     def _ask(self, pictures: Sequence[Picture], text: str, choices: Sequence[str] = (), *, short: bool = True) -> Sight:
         left = self._until - time.monotonic()
         if left <= max(self._took[-3:], default=0.0):
-            raise OutOfTimeError(f"The {self._seconds:g} seconds are over.", hint="Give --seconds more.")
-        if hasattr(self._eyes, "max_wait"):  # a server that says when it will answer is waited for
-            self._eyes.max_wait, self._eyes.timeout = left, min(self._eyes.timeout, left)
-        tokens = self._tokens if short and not self._starved else AMPLE
+            raise OutOfTimeError(f"The {self.seconds:g} seconds are over.", hint="Give --seconds more.")
+        if hasattr(self.eyes, "max_wait"):  # a server that says when it will answer is waited for
+            self.eyes.max_wait, self.eyes.timeout = left, min(self.eyes.timeout, left)
+        tokens = self.max_tokens if short and not self._starved else AMPLE
         request = LookRequest(tuple(pictures), f"{text}\n{SHORT}" if short else text, tokens, tuple(choices))
         began = time.monotonic()
         try:
-            sight: Sight = self._eyes.look([request])[0]
+            sight: Sight = self.eyes.look([request])[0]
         except ModelError as error:
             if error.wait > left:
-                raise OutOfTimeError(f"{error.message} That is longer than --seconds {self._seconds:g}.") from None
+                raise OutOfTimeError(f"{error.message} That is longer than --seconds {self.seconds:g}.") from None
             if self._took or self._starved or isinstance(error, ServerError | NoEyesError):
                 raise
             self._starved = True  # its thoughts may take more tokens than an answer has
@@ -175,12 +174,11 @@ class Examination:
         if sight.thinks or self._starved:
             self._thoughts.append(sight.completion_tokens)
         self._talks += short and len(sight.text.split()) > 8
-        more, pace = REQUESTS - self.requests, sum(self._took[-3:]) / len(self._took[-3:])
-        if self.requests > 1 and more * pace > _SLOW_S and not self._forecast:
+        pace = sum(self._took[-3:]) / len(self._took[-3:])
+        more = pace * (REQUESTS - self.requests)
+        if self.requests > 1 and more > _SLOW_S and not self._forecast:
             self._forecast = True
-            self._tell(
-                f"{pace:.0f} s a request: about {more * pace:,.0f} s more; it ends at --seconds {self._seconds:g}"
-            )
+            self.tell(f"{pace:.0f} s a request: about {more:,.0f} s more; it ends at --seconds {self.seconds:g}")
         return sight
 
     def _name(self, card: Card, pictures: Sequence[Picture]) -> str:
@@ -191,7 +189,7 @@ class Examination:
 
     # -- tests -------------------------------------------------------------------------------------------------------
 
-    def _sees(self) -> Finding:
+    def _sees(self) -> Result:
         right, without = dict.fromkeys(("numbers", "colors", "shapes", "arrows"), 0), 0
         for beside in ([self._cards.blank], []):  # a blank card, then none
             cards = self._cards.number(), self._cards.thing(), self._cards.thing("shape"), self._cards.arrow()
@@ -205,27 +203,24 @@ class Examination:
         self._reads = next((kind for kind in ("numbers", "colors") if right[kind] == 2), "")
         total, parts = sum(right.values()), ", ".join(f"{kind} {count}" for kind, count in right.items())
         verdict = _verdict(total, 6, 3) if total - without > 2 else "fails"
-        measured = f"{total} of 8, {without} without the card"
-        measured = measured if total > without else f"no eyes: {measured}"
-        limit = 0 if verdict == "fails" else None
-        return Finding("sees", verdict, measured, f"Cards of each kind, 2 at most: {parts}.", limit)
+        measured = f"{total} of 8 ({parts})" if total > without else f"no eyes: {total} of 8, {without} without a card"
+        return Result(verdict, measured, 0 if verdict == "fails" else None)
 
-    def _shows_all(self) -> Finding:
-        meaning = "Pictures of one request that are all seen, in their places. The method direct shows no more."
+    def _shows_all(self) -> Result:
         if not self._reads:
-            return Finding("pictures", "unknown", "reads neither numbers nor colors", meaning)
+            return Result("unknown", "reads neither numbers nor colors")
         limit = 1
         for count in SETS:
             try:
                 wrong = self._misses(count)
             except ModelError as error:
-                if isinstance(error, ServerError):
+                if isinstance(error, ServerError | NoEyesError):
                     raise
-                return Finding("pictures", "weak", f"{limit}; refuses {count}", f"{meaning} {error}"[:LONGEST], limit)
+                return Result("weak", f"{limit}; refuses {count}", limit, str(error))
             if wrong:
-                return Finding("pictures", "fails", f"{limit}; of {count} {wrong}", meaning, limit)
+                return Result("fails", f"{limit}; of {count} {wrong}", limit)
             limit = count
-        return Finding("pictures", "ok", str(limit), meaning, limit)
+        return Result("ok", str(limit), limit)
 
     def _misses(self, count: int) -> str:
         """Shows so many pictures, twice; says what is wrong with what was seen, empty where nothing is."""
@@ -244,115 +239,113 @@ class Examination:
             return ""
         if sum(seen) >= 2 * count - slips:
             return "all, in reversed order" if turned == 2 else "all, in another order"
-        return f"only number {', '.join(map(str, places))}" if (places := _places(seen)) else "none"
+        places = ", ".join(str(place) for place, times in enumerate(seen, 1) if times == 2)
+        return f"only number {places}" if places else "none"
 
-    def _says_yes(self) -> Finding:
+    def _says_yes(self) -> Result:
         pairs = yes = 0
         for _ in range(4):
             card = self._cards.thing()
             other = self._cards.random.choice([name for name in COLORS if name != card.answer])
             right = 0
             for name in self._cards.random.sample((card.answer, other), 2):
-                sight = self._ask(
-                    [card.picture], card.question.replace("What color is", "Is").replace("?", f" {name}?"), YES_NO
-                )
+                question = card.question.replace("What color is", "Is").replace("?", f" {name}?")
+                sight = self._ask([card.picture], question, YES_NO)
                 reply = yes_or_no(sight.text)
                 right += reply == ("yes" if name == card.answer else "no")
                 yes += reply == "yes"
                 self._chances.append((reply, dict(sight.chances)))
             pairs += right == 2
-        measured = f"{pairs} of 4 pairs, yes to {yes} of 8"
-        return Finding("yes and no", _verdict(pairs, 4, 3), measured, "Yes and no are right once each of a card.")
+        return Result(_verdict(pairs, 4, 3), f"{pairs} of 4 pairs, yes to {yes} of 8")
 
-    def _tells_chances(self) -> Finding:
+    def _tells_chances(self) -> Result:
         likeliest = [(reply, max(chances, key=chances.__getitem__)) for reply, chances in self._chances if chances]
         wrong = sum(bool(reply) and reply != name for reply, name in likeliest)
         verdict: Verdict = "fails" if wrong > 1 else _verdict(len(likeliest), 7, 0)
-        measured = f"in {len(likeliest)} of 8 replies" + (f", {wrong} against the text" if wrong else "")
-        return Finding("probabilities", verdict, measured, "Log-probabilities of yes and no: how sure an answer is.")
+        return Result(verdict, f"in {len(likeliest)} of 8 replies" + (f", {wrong} against the text" if wrong else ""))
 
-    def _tells_sides(self) -> Finding:
+    def _tells_sides(self) -> Result:
         cards = [self._cards.pair(side) for side in self._cards.random.sample(("left", "right") * 2, 4)]
         right = sum(self._name(card, [card.picture]) == card.answer for card in cards)
-        return Finding("left and right", _verdict(right, 4, 3), f"{right} of 4", "The one of two things on a side.")
+        return Result(_verdict(right, 4, 3), f"{right} of 4")
 
-    def _reads_small(self) -> Finding:
+    def _reads_small(self) -> Result:
         read = [0] * len(SIZES)
         for _ in range(2):
             sheet, numbers = self._cards.sheet()
             text = self._ask([sheet], _LIST.format("numbers", "top to bottom", "numbers"), short=False).text
             read = [before + (number in _numbers(text)) for before, number in zip(read, numbers, strict=True)]
-        smallest = next((SIZES[place - 1] for place, count in enumerate([*read, 0]) if count < 2 and place), None)
-        smallest = smallest if read[0] == 2 else None
-        verdict = "fails" if smallest is None else _verdict(-smallest, -24, -48)
-        measured = f"{smallest} pixels" if smallest else f"not {SIZES[0]} pixels"
-        return Finding("smallest size", verdict, measured, f"Height of a number on {SHEET} x {SHEET} pixels.", smallest)
+        legible = [size for size, _ in takewhile(lambda pair: pair[1] == 2, zip(SIZES, read, strict=True))]
+        if not legible:
+            return Result("fails", f"not {SIZES[0]} pixels")
+        return Result(_verdict(-legible[-1], -24, -48), f"{legible[-1]} pixels", legible[-1])
 
-    def _counts(self) -> Finding:
-        up_to = 0
-        right = [
-            number_in(self._ask([card.picture], card.question).text) == int(card.answer)
-            for card in map(self._cards.dots, COUNTS)
-        ]
-        for count, is_right in zip(COUNTS, right, strict=True):
-            if not is_right:
-                break
-            up_to = count
-        return Finding(
-            "counts", _verdict(up_to, 5, 3), f"to {up_to}" if up_to else "not to 2", "Dots on a card.", up_to
-        )
+    def _counts(self) -> Result:
+        cards = [(count, self._cards.dots(count)) for count in COUNTS]
+        right = [(n, number_in(self._ask([card.picture], card.question).text) == n) for n, card in cards]
+        up_to = max((count for count, _ in takewhile(lambda pair: pair[1], right)), default=0)
+        return Result(_verdict(up_to, 5, 3), f"to {up_to}" if up_to else "not to 2", up_to)
 
-    def _repeats(self) -> Finding:
+    def _repeats(self) -> Result:
         differ = 0
         for request, times in (("Describe this picture in two sentences.", 3), ("Read all numbers.", 2)):
             sheet, _ = self._cards.sheet()
             texts = [self._ask([sheet], request, short=False).text for _ in range(times)]
             differ += sum(text != texts[0] for text in texts)
-        measured = f"{differ} of 3 repeats differ" if differ else "yes"
-        return Finding("same twice", _verdict(-differ, 0, -1), measured, "The same request gets the same reply.")
+        return Result(_verdict(-differ, 0, -1), f"{differ} of 3 repeats differ" if differ else "yes")
 
-    def _reads_long_prompts(self) -> Finding:
-        meaning = "Tokens of a prompt, about, whose beginning is still read."
+    def _reads_long_prompts(self) -> Result:
         limit = 0
         for tokens in PROMPTS:
-            word, filler = self._cards.next_number(), _FILLER * (tokens // _FILLER_TOKENS)
+            number, filler = self._cards.next_number(), _FILLER * (tokens // _FILLER_TOKENS)
             try:
                 text = self._ask(
-                    [], f"The number of this text is {word}. {filler}What is the number of this text?"
+                    [], f"The number of this text is {number}. {filler}What is the number of this text?"
                 ).text
             except OutOfTimeError:
                 raise
+            except InputError:
+                return Result("unknown", "needs a picture")
             except CodeVQAError as error:  # that it is refused is what is measured here
-                refused = Finding(
-                    "longest prompt", "weak", f"{limit:,}; refuses {tokens:,}", f"{meaning} {error}"[:LONGEST]
-                )
-                needs = Finding("longest prompt", "unknown", "needs a picture", meaning)
-                return needs if isinstance(error, InputError) else refused
-            if word not in text:
-                return Finding(
-                    "longest prompt", "fails", f"{limit:,}; forgets the beginning of {tokens:,}", meaning, limit
-                )
+                return Result("weak", f"{limit:,}; refuses {tokens:,}", limit, str(error))
+            if number not in text:
+                return Result("fails", f"{limit:,}; forgets the beginning of {tokens:,}", limit)
             limit = tokens
-        return Finding("longest prompt", "ok", f"{limit:,}", meaning, limit)
+        return Result("ok", f"{limit:,}", limit)
 
-    def _thinks(self) -> Finding:
-        meaning = f"Thoughts take tokens of an answer, which has {self._tokens} (query.max_tokens)."
+    def _thinks(self) -> Result:
         if self._thoughts:
             most = max(self._thoughts)
             measured = f"in {len(self._thoughts)} of {self.requests} replies, {most:,} tokens"
-            return Finding("thoughts", "weak", measured, meaning, max(AMPLE, 2 * most) if self._starved else None)
+            return Result("weak", measured, max(AMPLE, 2 * most) if self._starved else None)
         if self._talks > self.requests // 10:
-            measured = f"talks in {self._talks} of {self.requests} replies"
-            return Finding("thoughts", "weak", measured, f"It was asked for a word. {meaning}")
-        return Finding("thoughts", "ok", "none", meaning)
+            return Result("weak", f"talks in {self._talks} of {self.requests} replies")
+        return Result("ok", "none")
+
+    def _takes(self) -> Result:
+        if not self._took:
+            return Result("unknown", "nothing was answered")
+        return Result("ok", f"{median(self._took):.2f}, at most {max(self._took):.1f}")
+
+
+TESTS: Mapping[str, tuple[Callable[[Examination], Result], bool, str]] = {
+    "sees": (Examination._sees, True, "It answers cards, and not what is blank or missing."),
+    "pictures": (Examination._shows_all, True, "Pictures at once that are all seen, in order. direct shows no more."),
+    "yes and no": (Examination._says_yes, True, "Yes and no are right once each of a card."),
+    "probabilities": (Examination._tells_chances, True, "Log-probabilities of yes and no: how sure an answer is."),
+    "left and right": (Examination._tells_sides, True, "The one of two things on a side."),
+    "smallest size": (Examination._reads_small, True, f"Height of a number on {SHEET} x {SHEET} pixels."),
+    "counts": (Examination._counts, True, "Dots on a card."),
+    "same twice": (Examination._repeats, True, "The same request gets the same reply."),
+    "longest prompt": (Examination._reads_long_prompts, False, "Tokens, about, whose beginning is still read."),
+    "thoughts": (Examination._thinks, False, "Thoughts, or talk, take the tokens of an answer (query.max_tokens)."),
+    "seconds": (Examination._takes, False, "Of one request while no other is under way."),
+}
+"""The tests, whether each needs eyes, and what it is for."""
 
 
 def _numbers(text: str) -> list[str]:
     return re.findall(r"(?<!\d)\d{3}(?!\d)", text)
-
-
-def _places(seen: Sequence[int]) -> list[int]:
-    return [place for place, times in enumerate(seen, 1) if times == 2]
 
 
 def _verdict(value: int, ok: int, weak: int) -> Verdict:

@@ -97,12 +97,13 @@ def gallery_view(answer: Answer, pictures: Sequence[Picture], count: int, most: 
 def _about(selection: Selection, count: int, doubtful: int) -> tuple[str, ...]:
     """Lines on a selection: how many count, how sure that is, and what was not looked at."""
     low, high = selection.low, selection.high
-    sure = f", {low:,} to {high:,} in nine of ten cases" if low < high else ""
+    sure = f" The true number is {low:,} to {high:,}, with a chance of 90 %." if low < high else ""
     sentence = (
-        (doubtful, "to check, marked with a question mark"),
-        (selection.ruled_out, "ruled out without a close look"),
+        (doubtful, "should be checked (marked ?)"),
+        (selection.ruled_out, "ruled out after a quick look"),
         (len(selection.unread), "could not be read"),
         (selection.left, "not reached in time"),
     )
     more = ", ".join(f"{number:,} {words}" for number, words in sentence if number)
-    return f"{selection.count:,} of {count:,} pictures count{sure}.", *([f"Of them {more}."] if more else [])
+    about = f"The answer rests on {selection.count:,} of {count:,} pictures.{sure}"
+    return about, *([f"Of all pictures: {more}."] if more else [])

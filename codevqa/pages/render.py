@@ -123,13 +123,15 @@ def rules_html(rules: Sequence[Mapping[str, Any]], version: str) -> str:
 
 
 @cache
-def styles() -> str:
+def styles(narrow: int = 800) -> str:
     """Returns the style sheet of everything here, without ``<style>`` tags.
+
+    Below a window ``narrow`` pixels wide the values of a program's calls stand under its lines, not beside them.
 
     Dark where the reader's system is, and where the page around says so: Gradio's ``dark`` class, JupyterLab's and
     Visual Studio Code's marks on the body.
     """
-    return _environment().get_template("styles.css.j2").render(gradient=heat_gradient())
+    return _environment().get_template("styles.css.j2").render(gradient=heat_gradient(), narrow=narrow)
 
 
 def _part(macro: str, pictures: Sequence[Picture], *arguments: object) -> str:

@@ -107,7 +107,7 @@ def size(place: Path) -> int:
 
 def expected_bytes(spec: str) -> int | None:
     """Returns about how many bytes a part's checkpoint has, without a network; None where that is not known."""
-    gigabytes = EXPECTED.get(spec.partition("@")[0].rpartition("/")[2])
+    gigabytes = EXPECTED.get(spec.partition(":")[2].partition("@")[0].rpartition("/")[2])
     return None if gigabytes is None else round(gigabytes * 1e9)
 
 
@@ -214,7 +214,7 @@ def fetch(
         wanted = [_Download(name, expected_bytes(spec), int) for name, spec in lacking.items()]
     if wanted:
         lines = [f"{amount(download.size):>12}  {download.name}" for download in wanted]
-        tell("\n".join([f"{amount(sum(download.size or 0 for download in wanted))} to download:", *lines]))
+        tell("\n".join([f"{_total([download.size for download in wanted])} to download:", *lines]))
     for download in wanted if not only_tell else ():
         download.bring()
     return bool(wanted)
@@ -225,6 +225,12 @@ def amount(count: int | None) -> str:
     if count is None:
         return "size unknown"
     return f"{count / 1e9:.1f} GB" if count >= 1e9 else f"{count / 1e6:.1f} MB"
+
+
+def _total(sizes: Sequence[int | None]) -> str:
+    known, unknown = sum(filter(None, sizes)), sizes.count(None)
+    files = f"{unknown} {'file' if unknown == 1 else 'files'} of unknown size"
+    return amount(known) if not unknown else f"at least {amount(known)} and {files}" if known else files
 
 
 def _on_hub(name: str, spec: str) -> _Download:

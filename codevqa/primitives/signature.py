@@ -33,7 +33,9 @@ GRID = 24
 CONSTANTS: Mapping[str, int] = types.MappingProxyType({"LEFT": 0, "BOTTOM": 0, "RIGHT": GRID, "TOP": GRID})
 """Names of the edges of the patch grid, y upwards, as every program sees them."""
 
-_RESERVED = {"Image", "answer", "context", "images", "img", *CONSTANTS}
+_RESERVED = {"Any", "Counter", "Image", "TypeVar", "answer", "context", "images", "img", "overload", *CONSTANTS}
+_OURS = ("_", "vqa_")
+"""What the names of the sandbox's own functions and variables begin with."""
 _EMPTY: Any = inspect.Parameter.empty
 
 
@@ -98,20 +100,24 @@ class Primitive:
 
         Raises:
             TypeError: the result is not of the declared type.
-            RuntimeError: the implementation raised what would end an event loop or leave it waiting, such as
-                SystemExit. Whatever else it raises passes through.
+            RuntimeError: the implementation raised what is no Exception, such as SystemExit, which would end an event
+                loop or leave it waiting. Whatever else it raises passes through.
         """
+        asker = _current_task()
         first = (context,) if self.takes_context else ()
         try:
             if inspect.iscoroutinefunction(self.function):
                 result = await self.function(*first, **arguments)
             else:
                 result = await asyncio.to_thread(self._call_function, first, arguments)
-        except (Exception, GeneratorExit):
+        except Exception:
             raise
         except BaseException as error:
-            task = asyncio.current_task()
+            task = _current_task()
+            # From outside, the call is cancelled or closed. Else the implementation raised the same.
             if isinstance(error, asyncio.CancelledError) and (task is None or task.cancelling()):
+                raise
+            if isinstance(error, GeneratorExit) and task is not asker:
                 raise
             raise RuntimeError(f"{type(error).__name__}: {error}") from error
         return self.result.accept(without_numpy(result), f"the result of {self.name}()", MAX_RESULT_TEXT)
@@ -226,9 +232,18 @@ def _resolve_hints(function: Callable[..., Any], name: str, wanted: list[str]) -
         raise TypeError(f"Primitive {name}: an annotation cannot be resolved: {error}.") from None
 
 
+def _current_task() -> asyncio.Task[Any] | None:
+    """Returns the task that is at work, None where no event loop is."""
+    try:
+        return asyncio.current_task()
+    except RuntimeError:
+        return None
+
+
 def _check_name(name: str) -> None:
-    if not (name.isascii() and name.isidentifier()) or name.startswith("_"):
-        raise ValueError(f"A primitive cannot be called {name!r}: use a plain identifier.")
+    if not (name.isascii() and name.isidentifier()) or name.startswith(_OURS):
+        hint = "use a plain identifier that does not begin with _ or vqa_"
+        raise ValueError(f"A primitive cannot be called {name!r}: {hint}.")
     if keyword.iskeyword(name) or keyword.issoftkeyword(name) or hasattr(builtins, name) or name in _RESERVED:
         raise ValueError(f"A primitive cannot be called {name!r}: programs use that name already. Choose another.")
 

@@ -246,7 +246,7 @@ class _Forms(ast.NodeTransformer):
     def visit_Attribute(self, node: ast.Attribute) -> Any:
         """Turns a method that is named here and called later into a function."""
         parent = self.parents[node]
-        of_kind = isinstance(node.value, ast.Name) and node.value.id in _KIND_NAMES - self._bound
+        of_kind = isinstance(node.value, ast.Name) and node.value.id in _KIND_NAMES
         self.generic_visit(node)
         if not isinstance(node.ctx, ast.Load) or node.attr not in _METHODS or node.attr == "fromkeys":
             return node

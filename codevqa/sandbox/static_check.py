@@ -79,10 +79,10 @@ class UnboundLocalError(NameError): ...
 """
 _GIVEN = {"img": "Image", "images": "list[Image]", **dict.fromkeys(CONSTANTS, "int")}
 """The annotation of every global a program is given."""
-PREFIX = "".join(f"{name} = given_{name}\n" for name in _GIVEN)
+PREFIX = "".join(f"{name} = vqa_given_{name}\n" for name in _GIVEN)
 """Put before a program that is checked. Assigned here, the globals have a type that the program may change, which
-declared names have not. None of the ``given_`` names exists at run time: should the check pass, execution stops at the
-first of these lines."""
+declared names have not. None of the ``vqa_given_`` names exists at run time: should the check pass, execution stops at
+the first of these lines."""
 
 
 _CHANGING = frozenset(("add", "append", "extend", "insert", "setdefault", "update"))
@@ -237,9 +237,9 @@ def checker_declarations(source: str, primitives: PrimitiveSet) -> tuple[str, st
     # A program may well call a number of its own "count".
     own = {*bound_names(tree)}.intersection(primitives.names) if tree is not None else set()
     others = primitives.subset(name for name in primitives.names if name not in own)
-    known = _BUILTINS + TYPES + others.stubs({f"given_{name}": kind for name, kind in _GIVEN.items()})
-    known += "".join(f"def given_{primitives.get(name).stub}: ...\n" for name in sorted(own))
-    return known, PREFIX + "".join(f"{name} = given_{name}\n" for name in sorted(own))
+    known = _BUILTINS + TYPES + others.stubs({f"vqa_given_{name}": kind for name, kind in _GIVEN.items()})
+    known += "".join(f"def vqa_given_{primitives.get(name).stub}: ...\n" for name in sorted(own))
+    return known, PREFIX + "".join(f"{name} = vqa_given_{name}\n" for name in sorted(own))
 
 
 def finding(report: str, program: Rewritten, offset: int, names: Collection[str] = ()) -> ProgramError | None:
@@ -287,5 +287,5 @@ def _is_certain(code: str, message: str) -> bool:
 
 
 def _clean_message(message: str) -> str:
-    text = " ".join(message.split()).replace("`", "'").replace("given_", "").removesuffix(".")
+    text = " ".join(message.split()).replace("`", "'").replace("vqa_given_", "").removesuffix(".")
     return text if len(text) <= 300 else text[:297] + "..."

@@ -107,8 +107,15 @@ def _check_unused(name: str, options: Mapping[str, object]) -> None:
 def _check_examples(
     name: str, maker: Callable[[Path, str], Iterable[Example]], folder: Path, split: str
 ) -> Iterator[Example]:
-    with plugins.failures(f"The data set {name}"):
-        for example in maker(folder, split):
+    shown = f"The data set {name}"
+    with plugins.failures(shown):
+        examples = iter(maker(folder, split))
+    while True:
+        with plugins.failures(shown):
+            example: object = next(examples, shown)
+            if example is shown:
+                return
             if not isinstance(example, Example):
-                raise InputError(f"The data set {name} yields examples, not {example!r:.60}.", hint="Mend the plugin.")
-            yield AS_EXAMPLE.validate_python(vars(example))
+                raise InputError(f"{shown} yields examples, not {example!r:.60}.", hint="Mend the plugin.")
+            checked = AS_EXAMPLE.validate_python(vars(example))
+        yield checked

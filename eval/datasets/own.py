@@ -12,16 +12,15 @@ other field that holds short texts or numbers.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
 from ...collections.collection import Collection
 from ...core.errors import InputError, UnknownNameError
-from ...core.input_files import parse_json, pictures_and_question
+from ...core.input_files import parse_json, pictures_and_question, read_lines, read_text
 from ..task import DatasetPicture, Example, Located
-from .files import open_text
 from .loader import Split, gold_text
 
 FIELDS = frozenset(("image", "images", "question", "answer", "id"))
@@ -44,11 +43,9 @@ def open_own(path: Path, folder: Path | None = None, group_by: Sequence[str] = (
         InputError: a line is no question, an id is there twice, or there is no question.
         UnknownNameError: no line has such a field.
     """
-    if not path.is_file():
-        raise InputError(f"No file of questions at {path}.", hint="Check the path.")
     # Many lines name the same picture, or the same folder.
     pictures = lru_cache(maxsize=1024)(partial(_named_pictures, folder or path.parent))
-    read = partial(_read_examples, Located(path), pictures)
+    read = partial(_read_examples, path, pictures)
     groups: dict[str, set[str]] = {}
     for example in read(None):
         for name, value in example.groups.items():
@@ -63,7 +60,7 @@ def open_own(path: Path, folder: Path | None = None, group_by: Sequence[str] = (
         if name not in groups:
             raise UnknownNameError.of("field of short values", name, groups)
     chosen = tuple(group_by) or tuple(name for name, values in groups.items() if len(values) <= MOST)
-    return Split("own", path.stem, "", (Located(path),), partial(read, chosen))
+    return Split("own", path.stem, "", (Located(path),), partial(read, frozenset(chosen)))
 
 
 def _named_pictures(folder: Path, word: str) -> tuple[DatasetPicture, ...]:
@@ -75,7 +72,7 @@ def _named_pictures(folder: Path, word: str) -> tuple[DatasetPicture, ...]:
 
 
 def _read_examples(
-    source: Located, pictures: Callable[[str], tuple[DatasetPicture, ...]], groups: Sequence[str] | None
+    path: Path, pictures: Callable[[str], tuple[DatasetPicture, ...]], groups: Container[str] | None
 ) -> Iterator[Example]:
     """Yields the questions of a file; ``groups`` None names all fields that can group.
 
@@ -83,15 +80,16 @@ def _read_examples(
         InputError: a line is not as it should be.
     """
     lines: dict[str, int] = {}
-    for number, row in _numbered_rows(source):
-        where = f"{source}, line {number}"
+    for number, line in read_lines(read_text(path)):
+        where, row = f"{path}, line {number}", parse_json(line, str(path), number)
         words, question = pictures_and_question(row, where)
         images = tuple(image for word in words for image in pictures(word))
         name = row.get("id", number)
         named = images and all(words)  # "" would be the whole folder
-        if not named or not question.strip() or not isinstance(name, str | int):
+        called = isinstance(name, str | int) and not isinstance(name, bool) and str(name).strip()
+        if not named or not question.strip() or not called:
             wrong = "names no picture" if not named else "has an empty question" if not question.strip() else ""
-            raise InputError(f"{where} {wrong or 'has an id that is no text'}.", hint=_HINT)
+            raise InputError(f"{where} {wrong or 'has an id that is empty, or no text or whole number'}.", hint=_HINT)
         if (first := lines.setdefault(str(name), number)) != number:
             raise InputError(f"{where}: line {first} has the id {name!r} too.", hint="Give each line an id of its own.")
         values = {"images": str(len(images)), **_group_values(row)}
@@ -123,14 +121,3 @@ def _group_values(row: Mapping[str, Any]) -> dict[str, str]:
         name: value for name, value in row.items() if name not in FIELDS and isinstance(value, str | int | float)
     }
     return {name: text for name, value in columns.items() if 0 < len(text := gold_text(value).strip()) <= SHORT}
-
-
-def _numbered_rows(source: Located) -> Iterator[tuple[int, Any]]:
-    """Yields the lines that are not empty, with their numbers, reading as it goes."""
-    with open_text(source) as file:
-        try:
-            for number, line in enumerate(file, 1):
-                if line.strip():
-                    yield number, parse_json(line, str(source), number)
-        except UnicodeDecodeError as error:
-            raise InputError(f"{source} is not text in UTF-8: {error.reason}.", hint="Save it as UTF-8.") from None

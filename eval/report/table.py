@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
+from ...core.text import join_lines
 from ..run.run_info import RunInfo, RunPace
 from ..statistics import Interval
 from .figures import Summary
@@ -53,9 +54,8 @@ def summary_lines(info: RunInfo, summary: Summary, pace: RunPace | None = None) 
             if figure is not None:
                 lines.append(f"{method} {name}  {figure if isinstance(figure, Interval) else f'{figure:.4f}'}")
         for error in figures.errors:
-            lines.append(
-                f"{method} {error.type}  {error.count:,} ({error.share:.1%}), first {error.id}: {error.message}"
-            )
+            first = join_lines(f"first {error.id}: {error.message}")
+            lines.append(f"{method} {error.type}  {error.count:,} ({error.share:.1%}), {first}")
     return [*lines, *_cost_lines(summary, pace), str(summary.coverage)]
 
 

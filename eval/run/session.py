@@ -47,8 +47,10 @@ class Status:
     """Examples that were finished before this session."""
     rows: int = 0
     """Rows of this session."""
-    errors: int = 0
-    """Rows of this session with an error, fallbacks included."""
+    fallbacks: int = 0
+    """Rows of this session that a baseline answered in the place of a program that failed."""
+    unanswered: int = 0
+    """Rows of this session without any answer."""
     seconds: float = 0.0
     """Since this session began."""
     under_way: int = 0
@@ -188,7 +190,8 @@ class Session:
     def _keep(self, place: int, example: Example, rows: list[Row]) -> None:
         self.store.add(example, rows, place=place)
         self.status.rows += len(rows)
-        self.status.errors += sum(row.error is not None for row in rows)
+        self.status.fallbacks += sum(row.fallback for row in rows)
+        self.status.unanswered += sum(row.error is not None and not row.fallback for row in rows)
         self._report_progress()
         failed = all(row.error in _MODEL_FAILED and not row.fallback for row in rows)
         self.failures = self.failures + 1 if failed else 0

@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any, TextIO, TypeVar
 
 from pydantic import TypeAdapter
 
-from ...core.database import Database
-from ...core.errors import InputError, SetupError
+from ...core.database import Database, what_to_copy
+from ...core.errors import CodeVQAError, InputError, SetupError
 from ...core.trace import Method
 from ..task import UNASKED, Example, Row
 from .run_info import RunInfo, RunPace
@@ -30,6 +30,7 @@ _ADD_EXAMPLE = (
     " ON CONFLICT (id) DO UPDATE SET images = excluded.images"
 )
 _ADD_ROW = f"INSERT OR REPLACE INTO rows ({', '.join(ROW)}) VALUES (:{', :'.join(ROW)})"
+_ABOUT = "INSERT OR REPLACE INTO info VALUES (?, ?)"
 _JOIN = "FROM examples AS e CROSS JOIN rows AS r ON r.id = e.id AND r.method = ? AND r.repeat = ? ORDER BY e.place"
 """CROSS JOIN keeps the order of the loops: examples by place, each row by its key, so nothing is sorted in memory."""
 _ASKED = f"(prediction != '' OR fallback OR error IS NULL OR error NOT IN ({', '.join(map(repr, sorted(UNASKED)))}))"
@@ -61,8 +62,10 @@ CREATE TABLE rows (
     info: RunInfo
     """What was run; :meth:`update` replaces it."""
 
-    def __init__(self, path: Path | str, *, write: bool) -> None:
-        self.folder = _run_folder(path)
+    def __init__(self, path: Path | str, *, write: bool, info: RunInfo | None = None) -> None:
+        self.folder, self._first, self._marked, self._held = _run_folder(path), info, False, ExitStack()
+        log = self.folder / f"{FILE}-wal"
+        self._logged = log.is_file() and log.stat().st_size > 0
         with ExitStack() as held:
             if write:
                 held.enter_context(_lock_run(self.folder))
@@ -73,9 +76,15 @@ CREATE TABLE rows (
 
     @staticmethod
     def exists(path: Path | str) -> bool:
-        """Whether something is there that :meth:`create` would refuse."""
+        """Whether something is there that :meth:`create` would refuse; not what was killed before it was a run."""
         file = _run_folder(path) / FILE
-        return file.is_file() and file.stat().st_size > 0
+        if not file.is_file() or not file.stat().st_size or file.with_name(f"{FILE}-journal").exists():
+            return False
+        try:
+            with Store(path, write=False) as store:
+                return any(store.read("SELECT 1 FROM info UNION ALL SELECT 1 FROM examples"))
+        except CodeVQAError:
+            return True
 
     @classmethod
     def create(cls, path: Path | str, info: RunInfo) -> Store:
@@ -89,8 +98,9 @@ CREATE TABLE rows (
         if cls.exists(path):
             raise InputError(f"{file} is there already.", hint="Go on with --resume, or choose another --out.")
         with ExitStack() as opened:
-            store = opened.enter_context(cls(path, write=True))
+            store = opened.enter_context(cls(path, write=True, info=info))
             store.update(info)
+            store._mark_open()
             opened.pop_all()
         return store
 
@@ -106,19 +116,40 @@ CREATE TABLE rows (
             InputError: it is no run, is of a later version of this package, or another program writes to it.
         """
         if not cls.exists(path):
-            raise InputError(f"{path} is no run: there is no {FILE} in it.", hint=cls.hint)
+            raise InputError(f"{path} is no run: there is no {FILE} in it, or it was never begun.", hint=cls.hint)
         with ExitStack() as opened:
             store = opened.enter_context(cls(path, write=writable))
-            (value,) = next(store.read("SELECT value FROM info WHERE key = 'run'"), ("nothing",))
+            about = dict(store.read("SELECT key, value FROM info WHERE key IN ('run', 'open')"))
+            if "open" in about and not store._logged:
+                message = f"{store.path} lacks what was kept last: its {FILE}-wal is not here."
+                raise InputError(message, hint=f"{what_to_copy(store.path)} Else begin a new run.")
             with store.intact(" where it says what was run"):
-                store.info = RunInfo.from_json(value)
+                store.info = RunInfo.from_json(about["run"])
+            if writable:
+                store._mark_open()
             opened.pop_all()
         return store
 
     def close(self) -> None:
         """Closes the file. Safe to call twice."""
+        if self._marked:
+            self._marked = False
+            with suppress(SetupError), self.writing() as db:  # a full disk was reported before
+                db.execute("DELETE FROM info WHERE key = 'open'")
         super().close()
         self._held.close()
+
+    def _fill(self) -> None:
+        if self._first is not None:
+            self._db.execute(_ABOUT, ("run", self._first.to_json()))
+
+    def _mark_open(self) -> None:
+        """Marks the file itself, and not its log, until it is closed: a copy without the log can be told."""
+        with self.writing() as db:
+            db.execute(_ABOUT, ("open", ""))
+        with suppress(sqlite3.Error):  # it is safe in the log
+            self._db.execute("PRAGMA wal_checkpoint")
+        self._marked = True
 
     def __enter__(self) -> Store:
         return self
@@ -135,7 +166,7 @@ CREATE TABLE rows (
             SetupError: the file cannot be written.
         """
         with self.writing() as db:
-            db.execute("INSERT OR REPLACE INTO info VALUES ('run', ?)", (info.to_json(),))
+            db.execute(_ABOUT, ("run", info.to_json()))
         self.info = info
 
     def end_session(self, pace: RunPace) -> None:

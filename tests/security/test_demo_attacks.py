@@ -3,9 +3,11 @@
 import hashlib
 import io
 import json
+import os
 import re
 import socket
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -111,13 +113,51 @@ def test_uploads_fail_while_the_disk_is_full_and_pass_afterwards(server: Server)
 def test_other_sites_other_names_and_other_machines_are_refused(demo: str) -> None:
     join = f"{demo}gradio_api/call/run"
     body = {"data": [PROGRAM, [], ""]}
-    for origin, status in (("https://evil.example", 403), ("null", 403), (demo.rstrip("/"), 200)):
-        assert httpx.post(join, json=body, headers={"origin": origin}).status_code == status
+    neighbour = "http://localhost:9"
+    for origin, status in ((neighbour, 403), ("https://evil.example", 403), ("null", 403), (demo.rstrip("/"), 200)):
+        asking = {"access-control-request-method": "POST"}
+        for reply in (
+            httpx.post(join, json=body, headers={"origin": origin}),
+            httpx.get(f"{demo}config", headers={"origin": origin}),
+            httpx.options(join, headers={"origin": origin} | asking),
+        ):
+            assert reply.status_code == (404 if reply.request.method == "OPTIONS" and status == 200 else status)
+            assert not [name for name in reply.headers if name.startswith("access-control-")]
     assert httpx.get(demo, headers={"host": "evil.example"}).status_code == 403
     place = httpx.URL(demo)
     assert place.host == "127.0.0.1" and httpx.get(demo).status_code == 200
     with pytest.raises(ConnectionRefusedError):
         socket.create_connection(("127.0.0.2", place.port or 0), timeout=10)
+
+
+def test_no_visitor_plants_an_address(demo: str) -> None:
+    """Neither in what they are sent themselves nor in what Gradio keeps for others."""
+    evil, told = "evil.example", ("x-forwarded-host", "x-gradio-server", "forwarded", "x-forwarded-server")
+    headers = {name: f"host={evil}" if name == "forwarded" else f"http://{evil}" for name in told}
+    for sent in (headers | {"x-forwarded-proto": "https", "x-forwarded-port": "9"}, {"host": "localhost:9"}, {}):
+        for path in ("config", "gradio_api/info", "gradio_api/info/", ""):
+            text = httpx.get(f"{demo}{path}", headers=sent).text
+            own = f"http://{sent.get('host', demo.split('/')[2])}"
+            assert own in text and evil not in text and ("localhost:9" in text) == ("host" in sent)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="counts threads of another process")
+def test_two_hundred_visitors_share_a_bounded_number_of_threads(server: Server) -> None:
+    def threads() -> int:
+        status = Path(f"/proc/{server.process}/status").read_text()
+        return int(status.partition("Threads:")[2].split()[0])
+
+    def visit(_: int) -> int:
+        place = f"{server.url}gradio_api/call/run"
+        event = visitors.post(place, json={"data": ["answer = 'yes'", [], ""]}).json()["event_id"]
+        assert "There is no picture" in visitors.get(f"{place}/{event}").text
+        return threads()
+
+    own = threads()
+    with httpx.Client() as visitors, ThreadPoolExecutor(32) as pool:
+        most = max(pool.map(visit, range(200)))
+    # What handles requests, and what Gradio calls: 40 each; and the loops of Gradio and of the engine.
+    assert most <= own + 2 * 40 + 2 * min(32, (os.cpu_count() or 1) + 4), "a visitor leaves a thread behind"
 
 
 def test_nobody_passes_the_queue_by(demo: str) -> None:
@@ -138,6 +178,14 @@ def test_odd_requests_end_in_no_error_of_the_server(demo: str) -> None:
         for path in ("queue/join", "call/ask", *(["run/predict"] if body in unread else [])):
             status = httpx.post(f"{demo}gradio_api/{path}", content=body, headers=kind).status_code
             assert status == 400 if body in unread else 400 <= status < 500, body
+    for name, *arguments in (
+        ("ask", [], 5, "codevqa", 0),
+        ("ask", [], "", "codevqa", "x"),
+        ("ask", [], "", 5, 0),
+        ("run", 5, [], ""),
+    ):
+        kind_of_event, error = raw(demo, name, *arguments)
+        assert kind_of_event == "error" and "/gradio_api/info" in error["error"]
 
 
 @pytest.mark.slow

@@ -143,6 +143,26 @@ def test_a_public_server_knows_numbers_and_its_own_names_only(tmp_path: Path) ->
     assert status("192.168.1.5:7860", own="127.0.0.1") == 403
 
 
+def test_a_proxy_says_by_which_scheme_only_where_its_name_was_set(tmp_path: Path) -> None:
+    scopes: list[Any] = []
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        scopes.append(scope)
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+
+    names = frozenset({"vqa.example.org"})
+    gate = Gate(app, DemoLimits(), tmp_path, frozenset({"127.0.0.1"}) | names, proxies=names)
+    for host, sent, scheme in (
+        ("vqa.example.org", "https", "https"),
+        ("vqa.example.org", "javascript", "http"),
+        ("127.0.0.1:7860", "https", "http"),
+    ):
+        headers = {"host": host, "x-forwarded-proto": sent, "x-forwarded-host": "evil.example", "cookie": "a=b"}
+        asyncio.run(passed(gate, "GET", "/config", b"", headers))
+        assert scopes[-1]["scheme"] == scheme
+        assert dict(scopes[-1]["headers"]) == {b"host": host.encode(), b"cookie": b"a=b"}
+
+
 def test_uploads_are_refused_beyond_what_all_may_store(tmp_path: Path) -> None:
     (tmp_path / "a").mkdir()
     (tmp_path / "a" / "x.png").write_bytes(b"x" * 90)

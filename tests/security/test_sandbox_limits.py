@@ -21,6 +21,7 @@ from codevqa.core.errors import (
     ProgramSyntaxError,
 )
 from codevqa.sandbox import Sandbox
+from codevqa.sandbox.rewrite import rewrite
 
 # ruff: noqa: E501 -- a probe reads best on one line
 
@@ -96,6 +97,14 @@ def test_bounded(kit: Kit, probe: str, step: str) -> None:
         kit.check(BOUNDED[probe]) if step == "check" else kit.value(BOUNDED[probe])
     assert time.perf_counter() - started < LIMITS.seconds + SLACK
     assert kit.value("answer = 1") == 1
+
+
+def test_a_long_program_is_not_rewritten_for_minutes() -> None:
+    line = "x = any((last := i) for i in a)\n"
+    assert rewrite(line, PRIMITIVES).source != line
+    started = time.perf_counter()
+    assert rewrite(line * 600, PRIMITIVES).source == line * 600
+    assert time.perf_counter() - started < SLACK
 
 
 def test_flood_of_calls_cannot_be_swallowed(kit: Kit) -> None:
@@ -192,6 +201,12 @@ def test_unusable_answers(kit: Kit, probe: str) -> None:
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 300 << 10
     gc.collect()
     assert kit.value("answer = 1") == 1
+
+
+@pytest.mark.parametrize("source", [UNUSABLE["shared list"], "answer = []\nanswer.append(answer)"])
+def test_an_answer_without_end_is_told_as_one_of_too_many_values(kit: Kit, source: str) -> None:
+    with pytest.raises(ProgramAnswerError, match="more than 50,000 values"):
+        kit.value(source)
 
 
 def test_answers_are_clean_text(kit: Kit) -> None:

@@ -2,12 +2,13 @@
 const cvDemo = (() => {
   const status = (text, busy) => `<div class="demo-status"${busy ? ' data-busy' : ''} role="status">${text}</div>`;
   const LOST = '<div class="demo-message demo-error" role="alert">The server is busy, or did not answer. Try again.</div>';
-  const ended = box => (box || '').replace(/(working|waiting) \.\.\./, 'none: stopped');
+  const ended = box => (box || '').replace(/working \.\.\./g, 'stopped before an answer');
   const over = (text, answer, baseline) => [status(text), ended(answer), ended(baseline), ''];
   const KEPT = 'codevqa-answers', MOST = 12, ANSWER = 4;  // the answer's place among what is kept
   const escape = text => String(text || '').replace(/[&<>"']/g, one => `&#${one.charCodeAt(0)};`);
   let before = '', original = '', stopping = false, picked = '', looking = false, place = 0, kept = [];
   let example = true, old = new Set();  // whether the pictures are an example's, and which they are
+  let asked, seen = [[], '', false];  // what the answer is to, and what the page shows now
   try { kept = JSON.parse(sessionStorage.getItem(KEPT)) || []; } catch { /* a browser that stores nothing */ }
 
   const calm = () => document.querySelectorAll('button[aria-busy]').forEach(one => one.removeAttribute('aria-busy'));
@@ -32,13 +33,32 @@ const cvDemo = (() => {
     return `<button type="button" data-kept="${number}">${escape(one.values[1])} <b>${said('.demo-big') || 'no answer'}</b>
       <small>${about.filter(Boolean).join(' · ')}</small></button>`;
   };
-  const history = () => [kept.map(row).join('') || '<p class="demo-small">Answers of this tab come here.</p>'];
+  const history = () => [kept.map(row).join('') || '<p class="demo-small">Your answers in this tab will be listed here.</p>'];
+
+  // Says why Ask is grey, how long the question is, and whether the answer is to something else; returns whether it may be.
+  const key = (pictures, question) => JSON.stringify([(pictures || []).map(one => one.image.path), (question || '').trim()]);
+  const ask = (pictures, question) => {
+    asked = key(pictures, question);
+    return [pictures, question];
+  };
+  const explain = (pictures, question, busy) => {
+    seen = [pictures, question, busy];
+    const [why, count] = ['cv-why', 'cv-count'].map(name => document.getElementById(name));
+    const most = Number(count.dataset.most), length = [...(question || '').trim().replace(/\s+/g, ' ')].length;
+    const changed = !busy && asked !== undefined && asked !== key(pictures, question);
+    const grey = document.body.classList.contains('demo-uploading') ? 'Uploading the pictures.' : busy ? 'Wait, or press Stop.'
+      : !(pictures || []).length ? 'Add a picture first.' : !length ? 'Type a question.'
+      : length > most ? `Too long by ${(length - most).toLocaleString('en')}.` : '';
+    why.textContent = grey || (changed ? 'Changed: press Ask again.' : '');
+    count.textContent = `${length.toLocaleString('en')} of ${most.toLocaleString('en')} characters`;
+    document.body.classList.toggle('demo-changed', changed);
+    return !grey;
+  };
 
   // Until an upload is here Ask would ask about the pictures before.
   const hold = held => {
-    const ask = document.getElementById('cv-ask');
-    if (ask && document.body.classList.contains('demo-uploading') !== held) ask.disabled = held;
     document.body.classList.toggle('demo-uploading', held);
+    document.getElementById('cv-ask').disabled = !explain(...seen);
   };
   const send = window.fetch;
   let late;
@@ -82,7 +102,11 @@ const cvDemo = (() => {
       requestAnimationFrame(() => document.getElementById('cv-opened')?.scrollIntoView({block: 'nearest'}));
       return [];
     },
-    history,
+    ask,
+    load: (pictures, question) => {
+      explain(...ask(pictures, question), false);
+      return history();
+    },
     keep: (...values) => {
       if (looking) return history();  // a picture was opened: nothing was asked
       const time = new Date().toLocaleTimeString([], {hour: '2-digit', minute: '2-digit', second: '2-digit'});
@@ -93,6 +117,7 @@ const cvDemo = (() => {
     back: () => {
       close();
       original = kept[place].original;
+      ask(...kept[place].values);
       document.getElementById('cv-status')?.scrollIntoView({block: 'nearest'});
       return [...kept[place].values, '', press(false)];
     },
@@ -129,7 +154,7 @@ const cvDemo = (() => {
       stopping = true;
       return over('Stopped.', answer, baseline);
     },
-    run: (pictures, question, program) => [pictures, question, program, original],
+    run: (pictures, question, program) => [...ask(pictures, question), program, original],
     edit: program => {
       before = program || '';
       // Of a program that was edited before the one that was written is kept.
@@ -148,7 +173,7 @@ const cvDemo = (() => {
       const written = (program || '').trim();
       return [
         press(busy),
-        press(given && (question || '').trim() && !busy),
+        press(explain(pictures, question, busy)),
         press(given && written && !busy),
         {__type__: 'update', value: written ? 'Edit program' : 'Write a program'},
         ...[...document.querySelectorAll('[id^=cv-example-]')].map(() => press(!busy)),
