@@ -150,7 +150,9 @@ def test_the_page_about_traces_writes_one(engines: Engines, monkeypatch: pytest.
     (tmp_path / "garden.png").write_bytes(GARDEN.read_bytes())
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(codevqa.CodeVQA, "from_preset", engines)
-    exec(compile(fenced("trace.md"), "trace.md", "exec"), {"CodeVQA": codevqa.CodeVQA})
+    exec(compile(fenced("trace.md"), "trace.md", "exec"), {})
+    page = (ROOT / "docs" / "trace.md").read_text(encoding="utf-8")
+    assert not re.search(r"^\|.*\n\n\|", page, re.M), "a blank line ends a table"
     assert "<title" in (tmp_path / "out.html").read_text(encoding="utf-8")
 
 

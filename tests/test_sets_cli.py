@@ -18,7 +18,8 @@ from PIL import Image
 
 from codevqa import Answer, CodeVQA, Collection, Settings, Trace
 from codevqa.cli import collections
-from codevqa.cli.set_answers import SetAnswer, compare_answers, print_lines
+from codevqa.cli.printing import print_text
+from codevqa.cli.set_answers import SetAnswer, compare_answers
 from codevqa.core.errors import ErrorRecord
 from codevqa.core.selection import Pick, Selection
 from codevqa.core.trace import ImageRef
@@ -262,5 +263,5 @@ def test_a_folder_of_another_kind_is_declined_in_one_line(tmp_path: Path, monkey
 
 
 def test_what_is_printed_moves_no_cursor(capsys: pytest.CaptureFixture[str]) -> None:
-    print_lines(["a\x1b[2Jb.png", "a\u202eb.png"])
-    assert capsys.readouterr().out == "a\\x1b[2Jb.png\na\\u202eb.png\n"
+    print_text("a\x1b[2Jb.png", "a\u202eb.png")
+    assert capsys.readouterr().out == "a\\u001b[2Jb.png\na\\u202eb.png\n"

@@ -11,14 +11,18 @@ from ..core.errors import CodeVQAError, InputError
 from ..core.images import Picture, load_pictures
 from ..core.table import written_whole
 from .render import answer_fragment, trace_page
-from .words import images_of
+from .words import images_of, page_name
 
 
-def save(answer: Answer, path: str | os.PathLike[str], images: Pictures | None = None) -> None:
+def save(answer: Answer, path: str | os.PathLike[str], images: Pictures | None = None) -> Path:
     """Writes an answer's page, first beside its place and then into it. See :meth:`codevqa.Answer.save_html`."""
-    page = trace_page(answer, pictures_of(answer, images))
-    with written_whole(Path(path), "Give another file.") as file:
+    place, pictures = Path(path), pictures_of(answer, images)
+    if place.is_dir():
+        place /= page_name(answer.question, pictures)
+    page = trace_page(answer, pictures)
+    with written_whole(place, "Give another file.") as file:
         file.write(page)
+    return place
 
 
 def fragment(answer: Answer, *, alone: bool = True) -> str:

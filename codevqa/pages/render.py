@@ -21,7 +21,7 @@ from .evidence_view import evidence_view
 from .heat import heat_gradient
 from .many import LARGE, block_title, blocks, gallery_view, lean
 from .pictures import PictureView, named_words, picture_view
-from .words import agreement, call_words, clean, images_in, images_of, model_name, seconds, value_words
+from .words import agreement, call_words, clean, images_in, images_of, model_name, pictures_name, seconds, value_words
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -33,6 +33,11 @@ FRAGMENT_SIDE = 400
 THUMB = 160
 """Longest side of a small picture, in pixels."""
 MOST_THUMBS = 8
+_STAGES = {
+    "writing": "writing the program",
+    "choosing": "choosing among programs",
+    "reading": "answering without a program",
+}
 
 
 def trace_page(answer: Answer, pictures: Sequence[Picture], baseline: Answer | None = None) -> str:
@@ -154,8 +159,10 @@ def _answer_page(
     values = {
         "answer": answer,
         "pictures": pictures,
+        "pictures_name": pictures_name(pictures),
         "beside": (baseline.text, agreement(answer, baseline)) if baseline and answer.text else None,
         "outcome": _outcome(answer),
+        "direct": any(entry.kind == "eyes" for entry in answer.trace.baseline),
         "gallery": [picture_view(ImageRef(n + 1), pictures, side) for n in range(0 if many else count)],
         "many": many,
         "blocks": blocks(answer.trace.calls),
@@ -228,13 +235,16 @@ def _facts(answer: Answer) -> list[tuple[str, str]]:
 
 
 def _spans(answer: Answer, pictures: Sequence[Picture]) -> list[dict[str, Any]]:
-    """The parts of the time line, in percent of the whole; ``number`` is the call's, 0 for everything else."""
-    calls = answer.trace.calls
+    """The parts of the time line, in percent of the whole; ``number`` is the call's, 0 for what is no call."""
+    calls, stages = answer.trace.calls, answer.stages
     in_calls = sum(call.seconds for call in calls)
     whole = max(answer.seconds, in_calls)
     if not calls or whole <= 0:
         return []
-    parts = [(0, "everything else", whole - in_calls)] if whole > in_calls else []
+    rest = {name: stages.get(stage, 0.0) for stage, name in _STAGES.items()}
+    rest["running the program, without its calls"] = max(0.0, stages.get("running", 0.0) - in_calls)
+    rest["other"] = whole - in_calls - sum(rest.values())
+    parts = [(0, name, took) for name, took in rest.items() if took >= 0.001]
     for block in blocks(calls):
         call, label = block[0], block_title(block)
         if len(block) == 1:
