@@ -57,6 +57,12 @@ class Groups:
     def __iter__(self) -> Iterator[Group]:
         return iter(self.rows)
 
+    def _repr_html_(self) -> str:
+        from ..pages.answer_page import with_pictures
+        from ..pages.render import notebook_html
+
+        return with_pictures(self.answer, lambda pictures: notebook_html("groups", pictures, self.rows))
+
 
 SELECT, GROUP = (
     'answer = select(images, {}) or "none"',
