@@ -116,7 +116,13 @@ def test_a_notebook_shows_a_program_alone_and_all_of_a_trace() -> None:
     assert [element.text for element in page.all("code")] == SOURCE.splitlines() and len(page.all("style")) == 1
     page = Read(shown.trace._repr_html_())
     text = "".join(element.text for element in page.all(cls="cv-root"))
-    for words in ("a cat on a mat", "it printed this", "x = (", "was never closed", "drafts that it was chosen from"):
+    for words in (
+        "a cat on a mat",
+        "it printed this",
+        "x = (",
+        "was never closed",
+        "programs that were written to choose from",
+    ):
         assert words in text
     assert len(page.all(cls="cv-call")) == 9 and len(page.all("style")) == 1
     assert not any("open" in element.attributes for element in page.all("details"))
