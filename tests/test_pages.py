@@ -5,7 +5,21 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from pages_kit import MATCHED, PICTURES, PLACED, READ, SOURCE, SYNTAX, TYPE, Read, answer, asked, opened, picture
+from pages_kit import (
+    MATCHED,
+    PICTURES,
+    PLACED,
+    READ,
+    SOURCE,
+    SYNTAX,
+    TYPE,
+    Read,
+    answer,
+    asked,
+    hostile,
+    opened,
+    picture,
+)
 
 from codevqa.core.errors import ErrorRecord
 from codevqa.core.events import CallBegan
@@ -92,6 +106,21 @@ def test_a_notebook_gets_one_piece_with_its_own_styles_and_no_names_to_clash() -
 
 
 # -- programs --------------------------------------------------------------------------------------------------------
+
+
+def test_a_notebook_shows_a_program_alone_and_all_of_a_trace() -> None:
+    shown = answer(trace=replace(answer().trace, baseline=(READ,), drafts=hostile()[0].trace.drafts))
+    program = shown.program
+    assert program is not None and str(program) == SOURCE
+    page = Read(program._repr_html_())
+    assert [element.text for element in page.all("code")] == SOURCE.splitlines() and len(page.all("style")) == 1
+    page = Read(shown.trace._repr_html_())
+    text = "".join(element.text for element in page.all(cls="cv-root"))
+    for words in ("a cat on a mat", "it printed this", "x = (", "was never closed", "drafts that it was chosen from"):
+        assert words in text
+    assert len(page.all(cls="cv-call")) == 9 and len(page.all("style")) == 1
+    assert not any("open" in element.attributes for element in page.all("details"))
+    assert Read(Trace()._repr_html_()).element(cls="cv-root").text.strip() == ""
 
 
 def test_a_failed_call_and_a_failing_line_are_marked() -> None:

@@ -11,10 +11,11 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeVar, Unpack
 
 from ..batching.call_cache import Memory, Usage
-from ..collections.collection import Collection, Pictures, ProgressListener, picture_file
+from ..collections.collection import Collection, Pictures, ProgressListener, freeze_pictures, picture_file
 from ..core.answer import Answer
 from ..core.answer_words import DONT_KNOW
 from ..core.errors import CodeVQAError, InputError, ProgramError
+from ..core.images import load_pictures
 from ..core.settings import Settings
 from ..core.table import Table
 from ..core.trace import ImageRef, Method, Program, Trace
@@ -56,6 +57,12 @@ class Groups:
 
     def __iter__(self) -> Iterator[Group]:
         return iter(self.rows)
+
+    def _repr_html_(self) -> str:
+        from ..pages.answer_page import with_pictures
+        from ..pages.render import notebook_html
+
+        return with_pictures(self.answer, lambda pictures: notebook_html("groups", pictures, self.rows))
 
 
 SELECT, GROUP = (
@@ -130,7 +137,7 @@ def compare_sets(
 
 async def index_collection(engine: Engine, collection: Collection, progress: ProgressListener | None) -> None:
     """Computes what models keep of the pictures of a collection, and writes it to disk, however it ends."""
-    pictures = await asyncio.to_thread(collection.open)
+    pictures = await asyncio.to_thread(lambda: load_pictures(freeze_pictures(collection)))
     models = engine.models
     # What is remembered would not be computed, and so not be kept.
     with keep_on_disk(models, pictures), Usage(memory=Memory(0)).counting():

@@ -117,9 +117,10 @@ def parse_questions(questions: Questions) -> tuple[Column, ...]:
     if isinstance(questions, Mapping):
         columns = [_column(name, asked) for name, asked in questions.items()]
     else:
-        columns = list(questions)
+        columns = list(questions) if isinstance(questions, Iterable) else []
     if not columns or not all(isinstance(column, Column) for column in columns):
-        raise InputError("A table needs questions.", hint='Give them by name: {"dogs": "How many dogs are there?"}.')
+        hint = 'Pictures come first, then questions by name: {"dogs": "How many dogs are there?"}.'
+        raise InputError("A table needs questions.", hint=hint)
     if len(columns) > MOST_COLUMNS:
         raise InputError(f"A table of {len(columns)} questions is too wide.", hint=f"The limit is {MOST_COLUMNS}.")
     names = [column.name.casefold() for column in columns]

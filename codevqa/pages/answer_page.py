@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 from ..collections.collection import Pictures, freeze_pictures
@@ -27,10 +28,15 @@ def save(answer: Answer, path: str | os.PathLike[str], images: Pictures | None =
 
 def fragment(answer: Answer, *, alone: bool = True) -> str:
     """Returns what a notebook shows of an answer; ``alone`` is False on a page that has the styles."""
+    return with_pictures(answer, lambda pictures: answer_fragment(answer, pictures, alone=alone))
+
+
+def with_pictures(answer: Answer, draw: Callable[[tuple[Picture, ...]], str]) -> str:
+    """Returns what is drawn with the pictures of an answer; without any where they cannot be read any more."""
     try:
-        return answer_fragment(answer, pictures_of(answer), alone=alone)
-    except CodeVQAError:  # the pictures are gone; the rest can still be shown
-        return answer_fragment(answer, (), alone=alone)
+        return draw(pictures_of(answer))
+    except CodeVQAError:
+        return draw(())
 
 
 def pictures_of(answer: Answer, images: Pictures | None = None) -> tuple[Picture, ...]:

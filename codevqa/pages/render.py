@@ -103,7 +103,7 @@ def call_html(call: Call | CallBegan, pictures: Sequence[Picture] = ()) -> str:
 
 def calls_html(calls: Sequence[Call], pictures: Sequence[Picture] = ()) -> str:
     """Returns the cards of calls; those of a long loop stand in one table."""
-    return _part("calls", pictures, blocks(calls))
+    return _part("calls", pictures, calls)
 
 
 def gallery_html(answer: Answer, pictures: Sequence[Picture]) -> str:
@@ -114,6 +114,11 @@ def gallery_html(answer: Answer, pictures: Sequence[Picture]) -> str:
 def evidence_html(evidence: Evidence, pictures: Sequence[Picture]) -> str:
     """Returns one piece of evidence."""
     return _part("evidence", pictures, evidence)
+
+
+def notebook_html(macro: str, pictures: Sequence[Picture], *arguments: object) -> str:
+    """Returns a macro of ``macros.html.j2``, filled in, with the styles, as a notebook shows it."""
+    return f'<div class="cv-fragment"><style>\n{styles()}\n</style>\n{_part(macro, pictures, *arguments)}</div>'
 
 
 def demo_html(macro: str, *arguments: object) -> str:
@@ -165,7 +170,6 @@ def _answer_page(
         "direct": any(entry.kind == "eyes" for entry in answer.trace.baseline),
         "gallery": [picture_view(ImageRef(n + 1), pictures, side) for n in range(0 if many else count)],
         "many": many,
-        "blocks": blocks(answer.trace.calls),
         "whole": lean(answer).to_dict(),
         "compared": comparisons(program.source, answer.trace.calls, answer.error) if program else (),
         "facts": _facts(answer),
@@ -186,8 +190,8 @@ def _environment() -> Environment:
     )
     # Of the answer inside the page: text that is no valid Unicode is kept as escapes.
     environment.policies["json.dumps_kwargs"] = {"ensure_ascii": True, "allow_nan": False}
-    views = (comparison_view, evidence_view, _state, _thumbs)
-    words = (block_title, call_words, code_lines, model_name, named_words, seconds, value_words)
+    views = (comparison_view, evidence_view, picture_view, _state, _thumbs)
+    words = (block_title, blocks, call_words, code_lines, model_name, named_words, seconds, value_words)
     environment.globals |= {function.__name__.lstrip("_"): function for function in (*views, *words)}
     return environment
 
