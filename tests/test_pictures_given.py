@@ -196,7 +196,8 @@ def test_a_question_may_be_the_name_of_a_file(vqa: CodeVQA, tmp_path: Path, monk
 def test_the_name_of_a_folder_or_zip_file_leads_to_collections(vqa: CodeVQA, tmp_path: Path) -> None:
     RED.save(tmp_path / "red.png")
     archive = shutil.make_archive(str(tmp_path.parent / "red"), "zip", tmp_path)
-    for name, ask in itertools.product((f"{tmp_path}/", archive), (vqa.ask, vqa.select, vqa.group)):
+    asks: list[Callable[[str, str], object]] = [vqa.ask, vqa.select, vqa.group]
+    for name, ask in itertools.product((f"{tmp_path}/", archive), asks):
         with pytest.raises(ImageError, match=r"For a folder or zip file, in Python: codevqa\.Collection\("):
             ask(name, "Is it?")
     with pytest.raises(ImageError, match=r"codevqa\.Collection\("):

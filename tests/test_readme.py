@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 import typer
 from cli_kit import GARDEN, ROOT, CommandLine, Engines
+from openai_kit import Reply, Serve, turn
 from PIL import Image
 
 import codevqa
@@ -169,6 +170,22 @@ def test_the_page_about_questions_asks_them(
     assert many == "yes red" and sorted(rest[:2]) == ["0 yes", "1 red"]
     assert rest[2].startswith("img = open_image(") and rest[-2:] == ["yes", "red"]
     assert any(line.startswith("query(image 1, ") for line in rest)
+
+
+def test_the_page_about_presets_asks_a_model_on_a_server(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    program = 'img = open_image("Image1.jpg")\nanswer = query(img, "Is the dog left of the bench?")'
+
+    def reply(path: str, body: dict[str, Any], number: int) -> Reply:
+        assert body["model"] == "NAME"
+        return turn("yes" if "image_url" in str(body["messages"]) else f"```python\n{program}\n```")
+
+    monkeypatch.setenv("OPENAI_BASE_URL", serve(reply).url)
+    monkeypatch.chdir(tmp_path)
+    Image.effect_noise((64, 48), 90).convert("RGB").save("photo.jpg")
+    exec(compile(fenced("presets.md"), "presets.md", "exec"), {})
+    assert capsys.readouterr().out == f"yes\n{program}\n"
 
 
 LOCKS = ("torch", "base", "smoke", "demo", "vlm", "test", "release", "site")

@@ -126,7 +126,8 @@ class Program:
         return self.source
 
     def _repr_html_(self) -> str:
-        return _show_in_notebook("program", self.source, (), None, ())
+        # The room of pages stands above this one, and imports it.
+        return str(import_module("..pages.render", __package__).notebook_html("program", (), self.source))
 
 
 @dataclass(frozen=True)
@@ -242,12 +243,7 @@ class Trace:
         return f"<Trace: {', '.join(f'{count} {name}' for count, name in counts if count) or 'nothing'}>"
 
     def _repr_html_(self) -> str:
-        return _show_in_notebook("trace", self)
-
-
-def _show_in_notebook(macro: str, *arguments: object) -> str:
-    # The room of pages stands above this one, and imports it.
-    return str(import_module("..pages.render", __package__).notebook_html(macro, (), *arguments))
+        return str(import_module("..pages.render", __package__).notebook_html("trace", (), self))
 
 
 def _show(value: TraceValue) -> str:
