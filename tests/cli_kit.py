@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from codevqa import CodeVQA
+from codevqa import CodeVQA, plugins
 from codevqa.cli.main import main
 from codevqa.presets.configuration import Configuration, configure
 
@@ -49,9 +49,12 @@ class Engines:
         return self._kept(f"{name} {options}", lambda: self.build(name, **options))
 
     def configured(self, configuration: Configuration) -> CodeVQA:
-        """Stands in for ``CodeVQA.from_configuration``; an engine with another language model is not kept."""
+        """Stands in for ``CodeVQA.from_configuration``.
+
+        An engine with another language model, or with parts of one's own, is not kept.
+        """
         plain = configure(configuration.preset)
-        if configuration.parts.get("language_model") != plain.parts.get("language_model"):
+        if plugins.included or configuration.parts.get("language_model") != plain.parts.get("language_model"):
             return self.make(configuration)
         key = f"{configuration.preset} {{}}" if configuration == plain else repr(configuration)
         return self._kept(key, lambda: self.make(configuration))

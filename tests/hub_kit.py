@@ -14,6 +14,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+import pytest
+
 COMMIT = "c0ffee" + "0" * 34
 
 
@@ -66,6 +68,19 @@ def serve_hub(cache: Path, repositories: dict[str, dict[str, bytes]]) -> Iterato
         yield Handler.hub
         server.shutdown()
         thread.join()
+
+
+def know_only(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Makes it the only hub that this process knows."""
+    constants = {
+        "ENDPOINT": hub.url,
+        "HUGGINGFACE_CO_URL_TEMPLATE": f"{hub.url}/{{repo_id}}/resolve/{{revision}}/{{filename}}",
+        "HF_HUB_CACHE": str(hub.cache / "hub"),
+        "HF_HUB_OFFLINE": False,
+    }
+    for name, value in constants.items():
+        monkeypatch.setattr(f"huggingface_hub.constants.{name}", value)
+    monkeypatch.setattr("huggingface_hub.utils._cache_assets.HF_ASSETS_CACHE", hub.cache / "assets")
 
 
 def cached(cache: Path, repository: str, folder: Path | str, commit: str = COMMIT, *, main: bool = True) -> Path:

@@ -3,7 +3,7 @@
 import asyncio
 import json
 import re
-from typing import Any
+from dataclasses import replace
 
 import pytest
 
@@ -11,21 +11,18 @@ pytest.importorskip("gradio", reason="the demo needs Gradio: pip install 'codevq
 
 import gradio as gr
 from demo_kit import PICTURES, PROGRAM, ROOT, garden
+from docs_kit import blocks, run_python
 from gradio_client import Client, handle_file
 
 from codevqa import Answer
 from codevqa.demo.api import Blocks
 
 
-def test_the_example_of_the_documentation_runs(demo: str, capsys: pytest.CaptureFixture[str], monkeypatch: Any) -> None:
+def test_the_example_of_the_documentation_runs(demo: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(ROOT)
-    (example,) = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "demo.md").read_text("utf-8"), re.S)
-    assert "http://127.0.0.1:7860" in example
-    exec(compile(example.replace("http://127.0.0.1:7860", demo.rstrip("/")), "docs/demo.md", "exec"), {})
-    printed = capsys.readouterr().out.splitlines()
-    expected = re.findall(r"print\(.*?\)  # (yes|no|\[.*?\])", example)
-    assert [line for line in printed if line in ("yes", "no") or line.startswith("[")] == expected
-    assert len(expected) == 3
+    (example,) = [block for block in blocks("docs/demo.md") if block.kind == "python"]
+    assert "http://127.0.0.1:7860" in example.text and len(re.findall(r"print\(.*\)  # ", example.text)) == 3
+    run_python(replace(example, text=example.text.replace("http://127.0.0.1:7860", demo.rstrip("/"))))
 
 
 def test_only_two_endpoints_are_offered(client: Client) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from cli_kit import GARDEN, CommandLine, assert_one_clear_line
 from eval_kit import fake_engine
-from hub_kit import COMMIT, Hub, serve_hub
+from hub_kit import COMMIT, Hub, know_only, serve_hub
 from PIL import Image
 
 from codevqa.core.errors import CodeVQAError, InputError
@@ -84,15 +84,7 @@ def hub(server: Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Hub:
     """The only hub that this process knows, with an empty cache."""
     server.cache, server.down = tmp_path / "cache", False
     server.asked.clear()
-    constants = {
-        "ENDPOINT": server.url,
-        "HUGGINGFACE_CO_URL_TEMPLATE": f"{server.url}/{{repo_id}}/resolve/{{revision}}/{{filename}}",
-        "HF_HUB_CACHE": str(server.cache / "hub"),
-        "HF_HUB_OFFLINE": False,
-    }
-    for name, value in constants.items():
-        monkeypatch.setattr(f"huggingface_hub.constants.{name}", value)
-    monkeypatch.setattr("huggingface_hub.utils._cache_assets.HF_ASSETS_CACHE", server.cache / "assets")
+    know_only(server, monkeypatch)
     return server
 
 

@@ -1,24 +1,33 @@
 """What README and pages show is so, and what is installed is whole: programs run, packages are listed and locked."""
 
+import csv
+import json
 import os
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 import zipfile
 from collections import Counter
+from collections.abc import Callable, Iterator
 from configparser import ConfigParser
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import pytest
 import typer
-from cli_kit import GARDEN, ROOT, CommandLine, Engines
-from openai_kit import Reply, Serve, turn
+from cli_kit import ROOT, CommandLine, Engines
+from docs_kit import OURS, Reader, answer_for_photographs, blocks, draw_photographs, inline_commands, read, run_python
+from hub_kit import know_only, serve_hub
+from openai_kit import Serve
 from PIL import Image
 
-import codevqa
-from codevqa import Answer, CodeVQA, Settings, Writer
+sys.path.insert(0, str(ROOT / "benchmarks"))
+from doctor import Fault, serving
+
+from codevqa import Answer, CodeVQA, Settings, Writer, plugins
 from codevqa.cli.main import app
 from codevqa.core.images import load_pictures
 from codevqa.models.fakes import ScriptedLM
@@ -27,64 +36,173 @@ from codevqa.pages import trace_page
 from codevqa.prompts import load_prompt_set as load_prompts
 from codevqa.prompts import prompt_set_names
 
-README = (ROOT / "README.md").read_text(encoding="utf-8")
+README = read("README.md")
 PAGE = ROOT / "docs" / "examples" / "answer.html"
-FENCED = re.compile(r"^```(\w*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+GENERATED = ("docs/cli.md", "docs/primitives.md")
+TEXTS = ["README.md", *sorted({f"docs/{path.name}" for path in (ROOT / "docs").glob("*.md")} - {*GENERATED})]
+REPORTS = sorted(path.relative_to(ROOT).as_posix() for path in (ROOT / "docs" / "reports").glob("*.md"))
+BLOCKS = {block.name: block for page in TEXTS for block in blocks(page)}
+NOT_RUN = {
+    "docs/architecture.md 1": "a diagram",
+    "docs/demo.md 2": "tests/test_demo_api.py runs it, beside a demo",
+}
+"""Blocks that are not run here, with the reason: a page and which of its blocks it is. All others are."""
+SLOW = ("make", "pip", *(f"codevqa {name}" for name in ("demo", "mini-data", "eval", "report", "diff", "export")))
+"""Lines that begin so are run by a slow test, which runs their whole page."""
+PHOTOGRAPHS = ("photos/", "summer/", "winter/", "NAME", "my.toml")
+"""Commands with these need a model of photographs: a server on this machine stands for it."""
 
 
-def commands(page: str) -> list[str]:
-    """The commands in a page's blocks."""
-    blocks = "".join(block for kind, block in FENCED.findall(page) if kind in ("", "sh"))
-    lines = [re.split("  +#| [<>]", line)[0].strip() for line in blocks.splitlines()]
-    return [line for line in lines if re.match(r"(\.venv/bin/)?codevqa ", line)]
+PRESET = 'preset = "api"\nlanguage_model = "openai:NAME"\neyes = "openai:NAME"\n'
 
 
-COMMANDS = commands(README)
-ALL_COMMANDS = sorted(
-    {*COMMANDS, *(command for page in (ROOT / "docs").rglob("*.md") for command in commands(page.read_text("utf-8")))}
-)
-ELSEWHERE = "--preset api"
-"""Commands with this need a network: only their words are checked."""
+def commands(lines: list[str]) -> set[str]:
+    """What follows ``codevqa`` in lines of a shell, without what goes into it and comes out of it."""
+    found = [OURS.fullmatch(line.rpartition(" | ")[2]) for line in lines]
+    return {re.split(" [<>]", command[2])[0] for command in found if command}
 
 
-def fenced(page: str) -> str:
-    """The first program of a page."""
-    return (ROOT / "docs" / page).read_text(encoding="utf-8").partition("```python\n")[2].partition("```")[0]
+def subcommand(name: str) -> Any:
+    return typer.main.get_command(app).commands[name]  # type: ignore[attr-defined]
 
 
-def test_the_first_program_prints_what_is_shown(
-    engines: Engines, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.chdir(ROOT)
-    monkeypatch.setattr(codevqa.CodeVQA, "from_preset", engines)
-    exec(compile(next(text for kind, text in FENCED.findall(README) if kind == "python"), "README.md", "exec"), {})
-    assert capsys.readouterr().out == next(text for kind, text in FENCED.findall(README) if kind == "text")
+TYPED = {
+    command
+    for page in TEXTS + REPORTS
+    for block in blocks(page)
+    for command in commands(block.lines + [line for line, _ in block.sessions])
+}
 
 
-@pytest.mark.parametrize("command", ALL_COMMANDS)
+@pytest.mark.parametrize("command", sorted(TYPED))
 def test_each_command_has_the_options_that_are_shown(command: str) -> None:
-    words = shlex.split(command[command.index("codevqa ") :])
-    subcommand = typer.main.get_command(app).commands[words[1]]  # type: ignore[attr-defined]
-    with subcommand.make_context(words[1], words[2:]):
+    words = shlex.split(command)
+    with subcommand(words[0]).make_context(words[0], words[1:]):
         pass
 
 
-@pytest.mark.slow
-def test_the_commands_do_what_they_say(tmp_path: Path, codevqa: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "examples").symlink_to(ROOT / "examples")
+@pytest.mark.parametrize("page", TEXTS + REPORTS)
+def test_each_name_within_the_text_is_there(page: str) -> None:
+    """Commands have their options, files of benchmarks are there and have theirs, and what is imported exists."""
+    for command in commands(inline_commands(page)):
+        name, *words = shlex.split(command)
+        known = {option for parameter in subcommand(name).params for option in parameter.opts}
+        assert {word for word in words if word.startswith("-")} <= known, command
+    text = " ".join(read(page).split())
+    for name, words in re.findall(r"`python (benchmarks/\w+\.py)([^`]*)`", text):
+        source = (ROOT / name).read_text("utf-8")
+        assert [word for word in re.findall(r" (--[\w-]+)", words) if f'"{word}"' not in source] == [], name
+    for line in re.findall(r"`(from [\w.]+ import [^`]*)`", text):
+        exec(line, {})
+
+
+@pytest.fixture
+def prompts(engines: Engines, mini: CodeVQA, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What the language model of ``base`` is sent. All else of ``base`` is real, but for its models."""
+    sent: list[str] = []
+
+    def write(request: GenerationRequest) -> str:
+        sent.append(str(request.prompt))
+        return 'answer = "yes" if brightness(img) < 0.3 else "no"'
+
+    def open_preset(name: str, **options: Any) -> CodeVQA:
+        if name != "base":
+            return engines.build(name, **options) if options else engines(name)
+        writer = Writer(ScriptedLM(write), load_prompts("gqa"), mini.writer.retriever)
+        return CodeVQA(writer, mini.models, Settings(workers=1), **options)
+
+    monkeypatch.setattr(CodeVQA, "from_preset", open_preset)
+    return sent
+
+
+@pytest.fixture
+def typist(
+    tmp_path: Path, codevqa: CommandLine, prompts: list[str], serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Reader]:
+    """Somebody in a folder with the examples, some pictures and a program, and with a server for photographs."""
+    shutil.copytree(ROOT / "examples", tmp_path / "examples")
+    for picture in (ROOT / "examples" / "pictures").iterdir():
+        shutil.copy(picture, tmp_path)
+    for name in ("photos", "summer", "winter"):
+        draw_photographs(tmp_path / name)
+    shutil.copy(tmp_path / "photos" / "0.png", tmp_path / "photo.jpg")
+    (tmp_path / "program.py").write_text('answer = query(open_image("Image1.jpg"), "Is there a house?")')
+    (tmp_path / ".venv").symlink_to(sys.prefix)
+
     monkeypatch.chdir(tmp_path)
-    for command in COMMANDS:
-        if ELSEWHERE in command or "codevqa " not in command:
-            continue
-        piped, _, line = command.rpartition(" | ")
-        stdin = shlex.split(piped)[1] if piped else "What color is the house?\n"
-        words = [name for word in shlex.split(line) for name in (sorted(map(str, Path().glob(word))) or [word])]
-        done = codevqa(*words[1:], stdin=stdin)
-        assert done.returncode == 0 and (done.stdout or words[1] == "run"), f"{command}\n{done.stderr}"
+    monkeypatch.setattr(plugins, "_parts", {})
+    monkeypatch.setattr(plugins, "_looked", False)
+    monkeypatch.setattr(plugins, "included", [])
+    monkeypatch.setattr("webbrowser.open", lambda url: True)
+    monkeypatch.syspath_prepend(str(tmp_path / "pip"))
+    (preset := tmp_path / "photographs.toml").write_text(PRESET)
+    photographs = {"OPENAI_BASE_URL": serve(answer_for_photographs).url, "CODEVQA_PRESET": str(preset)}
+    with ExitStack() as stack:
+        cards = {"OPENAI_BASE_URL": stack.enter_context(serving(Fault(""))).url}
+
+        def variables(line: str) -> dict[str, str]:
+            if line.startswith("codevqa doctor"):
+                return cards
+            return photographs if any(word in line for word in PHOTOGRAPHS) else {}
+
+        yield Reader(tmp_path, codevqa, variables, steps_between(tmp_path, codevqa, stack, monkeypatch))
+
+
+def steps_between(
+    folder: Path, codevqa: CommandLine, stack: ExitStack, monkeypatch: pytest.MonkeyPatch
+) -> dict[str, Callable[[], object]]:
+    """What a page leaves to its reader to do before a line that begins so."""
+
+    def shorten() -> None:
+        for path in folder.glob("DATA/**/testdev_balanced_questions.json"):
+            kept = dict([*json.loads(path.read_text()).items()][:8])
+            path.write_text(json.dumps(kept))
+
+    def label() -> None:
+        rows = list(csv.DictReader((folder / "rows.csv").read_text("utf-8").splitlines()))
+        with (folder / "rows.csv").open("w", encoding="utf-8", newline="") as file:
+            table = csv.DictWriter(file, rows[0])
+            table.writeheader()
+            table.writerows({**row, "dog_truth": "yes"} for row in rows)
+
+    def serve_table() -> None:
+        hub_tables = pytest.importorskip("test_hub_tables", reason="needs codevqa[hub]")
+        row = {"IMAGE": hub_tables.cell(), "QUESTION": "Is there a house?", "ANSWER": "no"}
+        files = {"data/test-00000-of-00001.parquet": hub_tables.table(row)}
+        hub = stack.enter_context(serve_hub(folder / "hub", {"datasets/OWNER/NAME": files}))
+        know_only(hub, monkeypatch)
+
+    return {
+        "codevqa eval hf://": serve_table,
+        "codevqa eval gqa": shorten,
+        "codevqa report runs/gqa runs/other": lambda: shutil.copytree(folder / "runs/gqa", folder / "runs/other"),
+        'codevqa table photos/ --ask "dog: Is there a dog?" --labels': label,
+        "codevqa eval covr": lambda: codevqa("mini-data", ".", "--only", "covr", "--images", "4"),
+        "codevqa run --include": lambda: (folder / "my.py").write_text(BLOCKS["docs/own-primitive.md 1"].text),
+    }
+
+
+@pytest.mark.parametrize("page", sorted({block.page for block in BLOCKS.values()}))
+def test_what_a_page_shows_is_what_comes(page: str, typist: Reader) -> None:
+    for block in blocks(page):
+        if block.name not in NOT_RUN:
+            typist.follow(block, leave_out=SLOW)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("page", sorted({block.page for block in BLOCKS.values() if block.has(SLOW)}))
+def test_what_a_page_shows_is_what_comes_of_its_slow_lines_too(page: str, typist: Reader) -> None:
+    for block in blocks(page):
+        if block.name not in NOT_RUN:
+            typist.follow(block)
+
+
+def test_every_block_that_is_not_run_is_there() -> None:
+    assert [name for name in NOT_RUN if name not in BLOCKS] == []
 
 
 def test_make_targets_are_there() -> None:
-    assert README.count("\n") <= 110
+    assert README.count("\n") <= 100
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
     for target in set(re.findall(r"`?make ([a-z]+)", README)):
         assert re.search(rf"^{target}:", makefile, re.MULTILINE), target
@@ -123,69 +241,31 @@ def test_the_files_that_the_page_on_architecture_names_are_there() -> None:
     assert [name for name in named if not (ROOT / "codevqa" / name).exists()] == []
 
 
-def test_the_primitive_of_the_page_is_called_by_ask(
-    mini: CodeVQA, engines: Engines, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    seen: list[str] = []
-
-    def write(request: GenerationRequest) -> str:
-        seen.append(str(request.prompt))
-        return 'answer = "yes" if brightness(img) < 0.3 else "no"'
-
-    def open_preset(name: str, **options: Any) -> CodeVQA:
-        if name == "mini":
-            return engines.build(name, **options)
-        # The models of base are not here. All but its language model is real: retrieval, prompt, check, sandbox, call.
-        writer = Writer(ScriptedLM(write), load_prompts("gqa"), mini.writer.retriever)
-        return CodeVQA(writer, mini.models, Settings(workers=1), **options)
-
-    monkeypatch.chdir(ROOT)
-    monkeypatch.setattr(CodeVQA, "from_preset", open_preset)
-    exec(compile(fenced("own-primitive.md"), "own-primitive.md", "exec"), {"__name__": "__main__"})
-    run_alone, *steps, answer = capsys.readouterr().out.splitlines()
+@pytest.mark.usefixtures("typist")
+def test_the_primitive_of_the_page_is_called_by_ask(prompts: list[str]) -> None:
+    run_alone, *steps, answer = run_python(BLOCKS["docs/own-primitive.md 1"]).splitlines()
     assert run_alone == answer == "no"
     assert [step.partition("(")[0] for step in steps] == ["brightness"]
-    assert "brightness(img: Image) -> float: Returns how bright the image is" in seen[0]
-    nearest = seen[0].partition("# Image 1: ")[2].partition("# Image 2: ")[0]
+    assert "brightness(img: Image) -> float: Returns how bright the image is" in prompts[0]
+    nearest = prompts[0].partition("# Image 1: ")[2].partition("# Image 2: ")[0]
     assert nearest.startswith("Is it dark in the picture?") and 'if brightness(img) < 0.3 else "no"' in nearest
 
 
-def test_the_page_about_traces_writes_one(engines: Engines, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    (tmp_path / "garden.png").write_bytes(GARDEN.read_bytes())
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(codevqa.CodeVQA, "from_preset", engines)
-    exec(compile(fenced("trace.md"), "trace.md", "exec"), {})
-    page = (ROOT / "docs" / "trace.md").read_text(encoding="utf-8")
-    assert not re.search(r"^\|.*\n\n\|", page, re.M), "a blank line ends a table"
-    assert "<title" in (tmp_path / "out.html").read_text(encoding="utf-8")
+def test_no_blank_line_ends_a_table() -> None:
+    pages = [
+        path.name
+        for path in (ROOT / "docs").glob("**/*.md")
+        if re.search(r"^\|.*\n\n\|", path.read_text("utf-8"), re.M)
+    ]
+    assert pages == []
 
 
-def test_the_page_about_questions_asks_them(
-    engines: Engines, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.chdir(ROOT)
-    monkeypatch.setattr(codevqa.CodeVQA, "from_preset", engines)
-    exec(compile(fenced("questions.md"), "questions.md", "exec"), {})
-    many, *rest = capsys.readouterr().out.splitlines()
+@pytest.mark.usefixtures("typist")
+def test_the_page_about_questions_asks_them() -> None:
+    many, *rest = run_python(BLOCKS["docs/questions.md 2"]).splitlines()
     assert many == "yes red" and sorted(rest[:2]) == ["0 yes", "1 red"]
     assert rest[2].startswith("img = open_image(") and rest[-2:] == ["yes", "red"]
     assert any(line.startswith("query(image 1, ") for line in rest)
-
-
-def test_the_page_about_presets_asks_a_model_on_a_server(
-    serve: Serve, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    program = 'img = open_image("Image1.jpg")\nanswer = query(img, "Is the dog left of the bench?")'
-
-    def reply(path: str, body: dict[str, Any], number: int) -> Reply:
-        assert body["model"] == "NAME"
-        return turn("yes" if "image_url" in str(body["messages"]) else f"```python\n{program}\n```")
-
-    monkeypatch.setenv("OPENAI_BASE_URL", serve(reply).url)
-    monkeypatch.chdir(tmp_path)
-    Image.effect_noise((64, 48), 90).convert("RGB").save("photo.jpg")
-    exec(compile(fenced("presets.md"), "presets.md", "exec"), {})
-    assert capsys.readouterr().out == f"yes\n{program}\n"
 
 
 LOCKS = ("torch", "base", "smoke", "demo", "vlm", "test", "release", "site")
