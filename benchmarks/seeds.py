@@ -28,9 +28,9 @@ from codevqa.core.trace import Method
 from codevqa.eval import Store, evaluate, open_dataset
 from codevqa.eval.metrics import metric_for
 from codevqa.eval.report.figures import Summary
+from codevqa.eval.report.labels import METHOD_LABELS, pair_label
 from codevqa.eval.report.reading import pairs_of
 from codevqa.eval.report.summary import summarize
-from codevqa.eval.report.tables import METHOD_LABELS, pair_label
 from codevqa.eval.run.choices import BLIP, engine_for, methods_for
 from codevqa.eval.statistics import Interval
 from codevqa.eval.task import METHODS, PAIRS, DataSet, Example, Row

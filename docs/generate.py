@@ -20,7 +20,7 @@ def primitives_page() -> str:
     from codevqa.primitives.visual import BUILT_IN
 
     intro = (
-        "Programs can call these functions, where the models serve them. `find_object`, `count` and `crop` need a "
+        "Programs can call these functions if the models serve them. `find_object`, `count` and `crop` need a "
         "detector.\n`visual_query` and `knowledge_query` need a prompt set that names them.\n\n"
     )
     constants = ", ".join(f"`{name} = {value}`" for name, value in CONSTANTS.items())

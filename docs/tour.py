@@ -1,4 +1,4 @@
-"""Runs docs/tour.ipynb from top to bottom and keeps what it shows; ``make tour`` does."""
+"""Runs docs/tour.ipynb from top to bottom and keeps its outputs; ``make tour`` runs this."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ TOUR = ROOT / "docs" / "tour.ipynb"
 
 
 class ThisPython(KernelSpecManager):
-    """Starts the kernel with the Python of this process, whatever kernels are installed on the machine."""
+    """Starts every kernel with the Python of this process."""
 
     def get_kernel_spec(self, kernel_name: str) -> KernelSpec:
-        """Returns the only one there is."""
+        """Returns the only kernel."""
         command = [sys.executable, "-m", "ipykernel_launcher", "-f", "{connection_file}"]
         return KernelSpec(argv=command, display_name=kernel_name, language="python")
 
 
 def execute_notebook(top: Path, environment: Mapping[str, str]) -> Any:
-    """Returns the notebook as it comes out, errors in it, run below an empty folder that stands for the checkout."""
+    """Returns the executed notebook, errors included. It runs in ``top``, an empty folder in place of the checkout."""
     (top / "examples").symlink_to(ROOT / "examples")
     (top / "docs").mkdir()
     notebook = nbformat.read(TOUR, as_version=4)
     manager = AsyncKernelManager(kernel_name="python3", kernel_spec_manager=ThisPython())
     resources = {"metadata": {"path": str(top / "docs")}}
-    # Errors are for the caller: raised from the middle, they would leave sockets behind.
+    # The caller handles errors: raised here, they would leave sockets open.
     client = NotebookClient(notebook, km=manager, timeout=300, allow_errors=True, resources=resources)
     clean = {name: value for name, value in environment.items() if not name.startswith(("CODEVQA", "OPENAI", "HF_"))}
     client.execute(env=clean, cleanup_kc=True)
@@ -42,7 +42,7 @@ def execute_notebook(top: Path, environment: Mapping[str, str]) -> Any:
 
 
 def tidy_notebook(notebook: Any) -> Any:
-    """Returns an executed notebook without what differs from run to run, and each output in one form."""
+    """Returns an executed notebook with one form of each output, and without what differs between runs."""
     for cell in notebook.cells:
         cell.metadata = {}
         if cell.cell_type != "code":
@@ -67,7 +67,7 @@ def tidy_notebook(notebook: Any) -> Any:
 
 
 def main() -> None:
-    """Runs it, and writes it anew."""
+    """Runs the notebook and replaces it."""
     with tempfile.TemporaryDirectory() as folder:
         notebook = tidy_notebook(execute_notebook(Path(folder), os.environ))
     TOUR.write_text(nbformat.writes(notebook) + "\n", encoding="utf-8")

@@ -43,4 +43,4 @@ def table_lines(store: Store) -> list[str]:
     lines: list[str] = []
     for table in (result_table([figures]), *beside):
         lines += [*(["", table.title] if table.title else []), *align_rows([table.head, *table.rows])]
-    return [*lines, "", f"Paper: {NOTE}."]
+    return [*lines, "", f"Lines named paper are {NOTE}."]

@@ -16,6 +16,7 @@ from codevqa.core.errors import ErrorRecord, ImageError, InputError, SetupError
 from codevqa.core.events import Answered, Writing
 from codevqa.core.images import load_picture
 from codevqa.core.trace import Call, Cost, DomainWarning, Draft, Evidence, ImageRef, Program, Trace
+from codevqa.pages import page_name
 from codevqa.pages.answer_page import fragment
 
 EVIDENCE = Evidence(
@@ -53,6 +54,7 @@ FULL = Answer(
     fallback=True,
     error=ERROR,
     seconds=1.23456789,
+    stages={"writing": 0.75, "other": 0.48456789},
     models={"writer": "lm"},
     tokens=17,
     cost=Cost(0.25, 0.125, 90, 12, {"caption": 2}),
@@ -68,7 +70,7 @@ def test_an_answer_with_everything_comes_back_equal() -> None:
     }
     assert not empty, "every field must be set for this test to see it"
     back = Answer.from_json(FULL.to_json())
-    assert back == FULL and back.cost == FULL.cost
+    assert back == FULL and (back.cost, back.stages) == (FULL.cost, FULL.stages)
     assert [(call.remembered, call.ahead) for call in back.trace.calls] == [(True, True), (False, False)]
     assert Answer.from_dict(FULL.to_dict()) == FULL
     assert Answer.from_json(plain.to_json()) == plain
@@ -133,6 +135,15 @@ def test_the_page_holds_question_program_and_pictures(tmp_path: Path) -> None:
     answer(load_picture(GREEN)).save_html(str(page), [RED])  # replaced, with the pictures given
     assert page.read_text(encoding="utf-8") == text
     assert [path.name for path in tmp_path.iterdir()] == ["out.html"]
+
+
+def test_in_a_folder_a_page_is_named_by_picture_and_question(tmp_path: Path) -> None:
+    RED.save(tmp_path / "Red Hall.png")
+    place = answer(tmp_path / "Red Hall.png", GREEN).save_html(tmp_path)
+    assert place == tmp_path / "red-hall-and-1-more-which-i-one-i.html" and place.exists()
+    assert " – Red Hall and 1 more</title>" in place.read_text(encoding="utf-8")
+    assert page_name("Où est " + "ü" * 200, ()) == f"où-est-{'ü' * 53}.html"
+    assert page_name("../?", ()) == "answer.html"
 
 
 def test_an_answer_without_its_pictures_says_so(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ import io
 import json
 import logging
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -38,6 +39,18 @@ def test_help_warns_of_nothing_and_imports_nothing_heavy() -> None:
     for name in ("  ask  ", "  mini-data  Write drawn", "\nEvaluate:\n  eval  "):
         assert name in listed
     assert "..." not in listed and max(map(len, listed.splitlines())) <= 80
+
+
+def test_what_the_help_says_to_start_with_works_as_it_stands(
+    codevqa: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(ROOT)
+    *_, line = codevqa("--help").stdout.splitlines()
+    command = line.removeprefix("  Start with: ")
+    assert len(line) <= 80 and f"  Example: {command}\n" in codevqa("ask", "--help").stdout
+    program, *words = shlex.split(command)
+    done = codevqa(*words)
+    assert (program, done.returncode, done.stdout) == ("codevqa", 0, "yes\n"), done.stderr
 
 
 def test_ask_prints_the_answer_on_stdout_and_the_rest_on_stderr(codevqa: CommandLine) -> None:

@@ -25,9 +25,10 @@ from codevqa.eval import evaluate
 from codevqa.eval.run.choices import engine_for
 from codevqa.presets.back_ends import LOADERS, options_of
 from codevqa.presets.checkpoints import resolve
-from codevqa.presets.compat import RELEASE, compat_layer
+from codevqa.presets.compat import compat_layer
 from codevqa.presets.configuration import Layer, Text, configure, flat
 from codevqa.presets.presets import PRESETS
+from codevqa.presets.published import RELEASE
 from codevqa.prompts import load_prompt_set as load_prompts
 
 
@@ -262,3 +263,40 @@ def test_a_run_records_every_part_with_the_hashes_of_its_weights(tmp_path: Path)
     assert info.parts.keys() == {"matcher", "captioner", "language_model", "retriever"}
     assert all(part["computes"].endswith(" on cpu") and part["weights"] for part in info.parts.values())
     assert info.settings["query"]["captions"] == 2
+
+
+def test_the_preset_paper_is_the_released_code() -> None:
+    paper, release = configure("paper"), configure("paper", [compat_layer("release")])
+    assert paper.settings == release.settings
+    values = flat(paper.settings)
+    assert {name: values[name] for name in PUBLISHED} == PUBLISHED
+    assert {paper.options[role]["dtype"] for role in ("matcher", "captioner")} == {"float32"}
+
+
+PUBLISHED = {
+    "writer.bank": 50,
+    "writer.form": "completion",
+    "writer.wording": "release",
+    "writer.selection": "nearest",
+    "writer.retrieval": "words",
+    "writer.programs": 1,
+    "writer.refuse": False,
+    "writer.max_tokens": 512,
+    "writer.repairs": 0,
+    "writer.fit": False,
+    "query.form": "completion",
+    "query.wording": "release",
+    "query.patches": 20,
+    "query.max_tokens": 20,
+    "query.attempts": 4,
+    "query.selection": "question",
+    "query.fit": False,
+    "query.witness": False,
+    "query.stated": False,
+    "position_text": "question",
+    "position_at": "corner",
+    "answers": "release",
+    "agree": 1,
+    "abstain_below": 0.0,
+}
+"""What the figures of the paper were computed with, as far as settings say it."""

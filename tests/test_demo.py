@@ -146,6 +146,7 @@ def test_the_page_of_the_last_answer_is_kept_without_where_models_lie(tmp_path: 
     live = asyncio.run(last(service.serve(asked(tmp_path), VISITOR)))
     first, second = (asyncio.run(service.page(live, VISITOR)) for _ in range(2))
     assert first and second == first, "one page a visitor"
+    assert Path(first).name.startswith("garden-") and len(list(Path(first).parent.iterdir())) == 1
     assert Path(second).is_relative_to(tmp_path) and len(Path(second).parent.name) == 32, "nobody guesses where it lies"
     text = Path(second).read_text("utf-8")
     assert "blue" in text and "garden.png" in text and "somebody" not in text

@@ -19,7 +19,7 @@ from codevqa.core.images import load_picture
 from codevqa.core.trace import Call, Evidence, ImageRef
 from codevqa.engine.answers import answer_text
 from codevqa.models.fakes import FakeCaptioner, FakeDetector, FakeMatcher, ScriptedLM
-from codevqa.models.protocols import Box, Map, Match, MatchRequest, Models, SimilarityRequest
+from codevqa.models.protocols import Box, GenerationRequest, Map, Match, MatchRequest, Models, SimilarityRequest
 from codevqa.primitives import Image, primitive
 from codevqa.primitives.context import CallContext
 from codevqa.prompts import load_prompt_set
@@ -315,3 +315,19 @@ def test_a_call_as_one_line() -> None:
     assert str(Call(1, "f", arguments, [1.0, "a", ImageRef(2)], 0.1)) == "f(image 1, 2.5) -> [1, 'a', image 2]"
     failed = Call(1, "f", arguments, None, 0.1, error=ErrorRecord("ModelError", "down", 3))
     assert str(failed) == "f(image 1, 2.5) -> failed: down"
+
+
+def test_all_seconds_of_an_answer_are_of_a_stage() -> None:
+    def write(request: GenerationRequest) -> str:
+        time.sleep(0.2)
+        return "\nanswer = query(img, 'x')"
+
+    def read(request: GenerationRequest) -> str:
+        time.sleep(0.1)
+        return " red\n"
+
+    with engine(write, read) as vqa:
+        answer, baseline = vqa.ask(RED, "What color is it?"), vqa.ask(GREEN, "Is it?", method="pnpvqa")
+    assert sum(answer.stages.values()) == pytest.approx(answer.seconds)
+    assert answer.stages["writing"] > 0.2 and answer.stages["running"] > 0.1 and answer.stages["choosing"] > 0
+    assert baseline.stages["reading"] > 0.1 and "writing" not in baseline.stages

@@ -166,7 +166,7 @@ def test_exports_that_cannot_be_made(store: Store, tmp_path: Path) -> None:
         with pytest.raises(SetupError, match="Cannot write"):
             export_run(store, "gqa", tmp_path / "missing" / "p.json")
         store.add(dataclasses.replace(next(iter(Numbered(tmp_path, 1))), id="n1"), [Row("n1", "codevqa", 0, "x")])
-        with pytest.raises(InputError, match="'n1' is no number"):
+        with pytest.raises(InputError, match="'n1' is not a number"):
             export_run(store, "vqa", target)
     assert target.read_text() == "before" and sorted(tmp_path.glob(".*")) == []
     empty = Store.create(tmp_path / "empty", RunInfo("gqa", "val", ("codevqa",)))

@@ -10,10 +10,13 @@ from typing import Any
 import pytest
 from cli_kit import ROOT, CommandLine, Done, assert_one_clear_line
 from eval_kit import fake_engine
+from PIL import Image
+from report_kit import assert_safe, listed
 
 from codevqa.core import input_files
 from codevqa.core.errors import InputError
 from codevqa.eval import Store, evaluate, metric_for, open_dataset
+from codevqa.eval.report.report import write_report
 
 ONE = {"image": "garden.png", "question": "Is there a house?", "answer": "yes"}
 
@@ -283,3 +286,19 @@ def test_a_name_that_no_file_has_is_refused_in_a_line_that_can_be_read(name: str
         done = codevqa(*words)
         assert_one_clear_line(done, "No " if len(name) < 99 else "xxx...xxx")
         assert len(done.stderr) < 1000
+
+
+def test_questions_outside_what_the_models_know_are_counted_at_once(tmp_path: Path, codevqa: CommandLine) -> None:
+    Image.effect_noise((320, 240), 90).convert("RGB").save(tmp_path / "photo.png")
+    rows = [("photo.png", "Is it red?"), ("garden.png", "Is there a zebra?"), ("garden.png", "Is the house red?")]
+    file = written(
+        tmp_path,
+        *({"image": picture, "question": words, "answer": "yes", "steps": words[3]} for picture, words in rows),
+    )
+    done = codevqa("eval", file, "--out", tmp_path / "run")
+    assert done.stdout.splitlines()[1].startswith("2 of 3 questions lie outside what the models know"), done.stdout
+    page = write_report([tmp_path / "run"]).page
+    result = assert_safe(page.read_text(encoding="utf-8")).text.split(" Result ")[2]
+    assert result.startswith("⚠ 2 of 3 questions lie outside what the models know")
+    assert listed(page)["keys"] == ["steps"], "a field of one's own keeps its name"
+    assert [row["outside"] for row in listed(page)["rows"]] == [["picture"], ["words"], []]

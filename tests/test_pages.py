@@ -5,7 +5,21 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from pages_kit import MATCHED, PICTURES, PLACED, READ, SOURCE, SYNTAX, TYPE, Read, answer, asked, opened, picture
+from pages_kit import (
+    MATCHED,
+    PICTURES,
+    PLACED,
+    READ,
+    SOURCE,
+    SYNTAX,
+    TYPE,
+    Read,
+    answer,
+    asked,
+    hostile,
+    opened,
+    picture,
+)
 
 from codevqa.core.errors import ErrorRecord
 from codevqa.core.events import CallBegan
@@ -13,7 +27,7 @@ from codevqa.core.trace import Call, Evidence, ImageRef, Program, Trace
 from codevqa.pages import answer_fragment, call_html, evidence_html, program_html, trace_page
 
 SHOWN = """Is it there?|a cat on a mat|Context: A red cat.|THE PROMPT|THE COMPLETION|mini-7|it printed this|first try
-|ProgramSyntaxError: line 1: '(' was never closed|writing-model|1,234|3.50 s|250 ms|everything else
+|ProgramSyntaxError: line 1: '(' was never closed|writing-model|1,234|3.50 s|250 ms
 |x = 20.5, y = 18.5|the upper right|match: 96 %|first.png|answer = 'no'"""
 
 
@@ -28,6 +42,18 @@ def test_the_page_shows_everything_an_answer_rests_on() -> None:
     assert all(element.attributes["alt"] for element in page.all("img"))
 
 
+def test_the_time_of_each_part_has_a_name() -> None:
+    stages = {"writing": 0.8, "choosing": 0.05, "running": 2.5, "other": 0.15}
+    page = Read(trace_page(answer(stages=stages), PICTURES))
+    bar = page.element(cls="cv-timeline").attributes["aria-label"]
+    assert bar.startswith(
+        "Time line: writing the program 800 ms, choosing among programs 50 ms, "
+        "running the program, without its calls 400 ms, other 150 ms, call 1 under 1 ms, call 2 250 ms"
+    )
+    assert "writing" in page.element(cls="cv-timeline").text
+    assert Read(trace_page(answer(), PICTURES)).element(cls="cv-timeline").text.startswith("other")
+
+
 def test_a_fallback_is_marked_with_its_typed_error_and_its_evidence() -> None:
     program = Program(SOURCE)
     trace = Trace((), "", ((program, TYPE),), (READ,))
@@ -38,7 +64,7 @@ def test_a_fallback_is_marked_with_its_typed_error_and_its_evidence() -> None:
     assert page.element(cls="cv-failing").attributes["data-line"] == "4"
     text = page.element("body").text
     assert "What was read instead, without a program" in text and "a cat on a mat" in text
-    assert "Written before" not in text and "It left" not in text  # its own program is shown once
+    assert "Written before" not in text and "It ended with" not in text  # its own program is shown once
 
 
 def test_no_answer_and_the_baseline_say_what_they_are() -> None:
@@ -47,6 +73,9 @@ def test_no_answer_and_the_baseline_say_what_they_are() -> None:
     assert "ProgramLimitError: too many calls" in page.element(cls="cv-verdict").text
     page = Read(trace_page(answer(program=None, method="pnpvqa", trace=Trace(baseline=(READ,))), PICTURES))
     assert "Found without a program" in page.element(cls="cv-verdict").text and not page.all(cls="cv-program")
+    seen = Trace(baseline=(replace(READ, kind="eyes", captions=()),))
+    direct = Read(trace_page(answer(program=None, method="direct", trace=seen), PICTURES)).element("body").text
+    assert "a vision-language model looked at the pictures" in direct and "captions of the pictures" not in direct
     assert page.element(id="cv-program").tag == "section"  # the skip link leads somewhere
 
 
@@ -77,6 +106,27 @@ def test_a_notebook_gets_one_piece_with_its_own_styles_and_no_names_to_clash() -
 
 
 # -- programs --------------------------------------------------------------------------------------------------------
+
+
+def test_a_notebook_shows_a_program_alone_and_all_of_a_trace() -> None:
+    shown = answer(trace=replace(answer().trace, baseline=(READ,), drafts=hostile()[0].trace.drafts))
+    program = shown.program
+    assert program is not None and str(program) == SOURCE
+    page = Read(program._repr_html_())
+    assert [element.text for element in page.all("code")] == SOURCE.splitlines() and len(page.all("style")) == 1
+    page = Read(shown.trace._repr_html_())
+    text = "".join(element.text for element in page.all(cls="cv-root"))
+    for words in (
+        "a cat on a mat",
+        "it printed this",
+        "x = (",
+        "was never closed",
+        "programs that were written to choose from",
+    ):
+        assert words in text
+    assert len(page.all(cls="cv-call")) == 9 and len(page.all("style")) == 1
+    assert not any("open" in element.attributes for element in page.all("details"))
+    assert Read(Trace()._repr_html_()).element(cls="cv-root").text.strip() == ""
 
 
 def test_a_failed_call_and_a_failing_line_are_marked() -> None:

@@ -67,6 +67,6 @@ def test_the_policy_holds_where_escaping_would_not(reader: Callable[..., Visitor
     html = trace_page(answer(), PICTURES).replace("<main", evil, 1)
     page = reader(html, innocent=False).page
     page.wait_for_timeout(200)
-    assert page.title() == "no – Is it there?"
+    assert page.title() == "no – Is it there? – first and 2 more"
     free = reader(html.replace('http-equiv="Content-Security-Policy"', 'name="none"'), innocent=False)
     free.page.wait_for_function("document.title === 'taken'")  # the attack itself works

@@ -4,8 +4,9 @@ import asyncio
 import io
 import itertools
 import re
+import shutil
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from engine_kit import NARROW, RED, Gate, engine, last_of
 from huggingface_hub.utils.tqdm import enable_progress_bars
 from PIL import Image as PILImage
 
-from codevqa import Answer, CodeVQA, QuerySettings
+from codevqa import Answer, CodeVQA, Collection, Program, QuerySettings
 from codevqa.core.errors import ImageError, InputError
 from codevqa.core.events import Failed
 from codevqa.core.images import ImageSource, load_picture
@@ -151,6 +152,58 @@ def test_a_program_in_the_place_of_the_pictures_is_refused(vqa: CodeVQA) -> None
         vqa.run("answer = img.width", "red.png")
     with pytest.raises(InputError, match="A program is a text or a Program, not Image"):
         vqa.run("answer = img.width", RED)  # type: ignore[arg-type]
+
+
+def test_pictures_and_text_that_changed_places_are_told_so(
+    vqa: CodeVQA, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    RED.save("red.png")
+    (tmp_path / "photos").mkdir()
+    RED.save("photos/red.png")
+    asks: list[Callable[[Any, Any], Answer]] = [
+        vqa.ask,
+        vqa.run,
+        vqa.select,
+        lambda words, pictures: vqa.group(words, pictures).answer,
+        lambda words, pictures: vqa.compare([words, words], pictures)[0],
+        lambda words, pictures: vqa.ask_many([(words, pictures)], errors="raise")[0],
+        lambda words, pictures: asyncio.run(vqa.ask_async(words, pictures)),
+    ]
+    for ask, name in itertools.product(asks, ("red.png", "photos")):
+        with pytest.raises(ImageError, match=rf"^No picture at Is it\?\. Pictures come first: give {name} before"):
+            ask("Is it?", name)
+    with pytest.raises(ImageError, match=r"Pictures come first: give red\.png before"):
+        vqa.run(Program(QUERY), "red.png")  # type: ignore[arg-type]
+    swapped: list[Any] = [RED, np.asarray(RED), [RED], Path("red.png"), Collection("photos")]
+    for ask, pictures in itertools.product(asks, swapped):
+        with pytest.raises(InputError, match=r"Pictures come first|pairs \(images, text\)"):
+            ask("Is it?", pictures)
+    for pictures in swapped:
+        with pytest.raises(InputError, match="Pictures come first, then questions by name"):
+            vqa.table({"a": "Is it?"}, pictures)  # type: ignore[arg-type]
+
+
+def test_a_question_may_be_the_name_of_a_file(vqa: CodeVQA, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    RED.save("red.png")
+    assert vqa.ask("red.png", "red.png", method="pnpvqa").text
+    with pytest.raises(ImageError, match=r"not a picture this can read\. Use PNG"):
+        Path("dog").write_text("")
+        vqa.ask("dog", "dog")
+
+
+def test_the_name_of_a_folder_or_zip_file_leads_to_collections(vqa: CodeVQA, tmp_path: Path) -> None:
+    RED.save(tmp_path / "red.png")
+    archive = shutil.make_archive(str(tmp_path.parent / "red"), "zip", tmp_path)
+    asks: list[Callable[[str, str], object]] = [vqa.ask, vqa.select, vqa.group]
+    for name, ask in itertools.product((f"{tmp_path}/", archive), asks):
+        with pytest.raises(ImageError, match=r"For a folder or zip file, in Python: codevqa\.Collection\("):
+            ask(name, "Is it?")
+    with pytest.raises(ImageError, match=r"codevqa\.Collection\("):
+        vqa.table(str(tmp_path), {"a": "Is it?"})
+    with pytest.raises(ImageError, match=r"codevqa\.Collection\("):
+        vqa.index(str(tmp_path))  # type: ignore[arg-type]
 
 
 BAD = Path("none.png")

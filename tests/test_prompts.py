@@ -20,10 +20,12 @@ import pytest
 import codevqa
 from codevqa.batching.model_services import ModelServices
 from codevqa.core.errors import InputError, ModelError, ModelNotFoundError
+from codevqa.core.settings import WriterSettings
 from codevqa.models.fakes import ScriptedLM
 from codevqa.models.protocols import Models
 from codevqa.models.retrieval import ExampleIndex, SentenceRetriever, StaticEmbedding, cache_folder
 from codevqa.prompts import ProgramExample, load_prompt_set
+from codevqa.writing.writer import Writer
 
 
 @pytest.fixture
@@ -117,6 +119,27 @@ def test_what_the_files_of_the_release_do_not_say_is_the_bank_s(tmp_path: Path) 
     programs = tmp_path / "covr_programs.json"
     assert load_prompt_set(programs).preamble == "query"
     assert load_prompt_set(str(programs.rename(tmp_path / "covr_programs_find.json"))).preamble == "query, find_object"
+
+
+def test_nothing_of_ours_displaces_a_program_of_the_release(tmp_path: Path) -> None:
+    usual = {
+        str(k): {"question": f"Are there {k} cups?", "program": "answer = find_object(images[0], 'a')"}
+        for k in range(6)
+    }
+    pool_set = load_prompt_set(pool(tmp_path, usual, task="covr"))
+    serves = {*Writer(ScriptedLM([]), load_prompt_set("covr")).primitives.names, "find_object", "count", "crop"}
+    settings = WriterSettings(selection="fixed")
+    writer = Writer(ScriptedLM([]), pool_set, settings=settings, serves=serves)
+    assert [example.id for example in writer.prompts["set"].examples] == [*usual]
+    assert "find_object" in writer.preamble("set")
+    ours = Writer(ScriptedLM([]), load_prompt_set("covr"), settings=settings, serves=serves).prompts["set"].examples
+    assert "count-3" in [example.id for example in ours]  # where the prompts are ours, they show it
+
+
+def test_examples_are_chosen_among_the_first_of_a_bank() -> None:
+    whole = load_prompt_set("covr")
+    writer = Writer(ScriptedLM([]), whole, settings=WriterSettings(selection="fixed", bank=50))
+    assert writer.prompts["set"].examples == whole.examples[:50] and len(whole.examples) > 50
 
 
 def test_knowledge_examples_of_the_release_come_with_its_programs(tmp_path: Path) -> None:

@@ -18,11 +18,11 @@ from codevqa import CodeVQA
 from codevqa.eval import Store, evaluate
 from codevqa.eval.datasets import open_dataset
 from codevqa.eval.report.diff import compare_runs
+from codevqa.eval.report.labels import METHOD_LABELS
 from codevqa.eval.report.paper import DRAWN
 from codevqa.eval.report.reading import summary_of
 from codevqa.eval.report.report import write_report
 from codevqa.eval.report.table import summary_lines
-from codevqa.eval.report.tables import METHOD_LABELS
 from codevqa.eval.run.run_info import RunInfo
 from codevqa.eval.task import DatasetPicture, Row
 from codevqa.mini.export import write_datasets as write_data
@@ -51,6 +51,10 @@ def test_a_real_run(real: Path) -> None:
         ours, info = summary_of(store).methods["codevqa"].accuracy, store.info
     assert ours is not None and f"{100 * ours.value:.1f} % (too few to say)" in page.text
     assert any(image.attributes["alt"].startswith("Heat map over") for image in page.all("img"))
+    judged = r"Of the right answers with a judged call, .* \d+ of \d+ calls were judged, in \d of the 8 questions whose"
+    assert re.search(judged, page.text)
+    meaning = "distance of answer distributions (smaller is better) 0.0\\d+ .* 0 means equally often"
+    assert re.search(meaning.replace("(", r"\(").replace(")", r"\)"), page.text)
     for words in ("mini-GQA (drawn), split val_balanced", info.prompt_hash[:16], "Right for the right reason"):
         assert words in page.text, words
     assert DRAWN in page.text.split("46.56 %")[1][:1200]
@@ -141,8 +145,9 @@ def test_accuracy_difference_fallbacks_and_errors(tmp_path: Path) -> None:
     run = make(tmp_path / "run", [RIGHT] * 5 + [BETTER] * 3 + [WORSE] * 1 + [WRONG] * 2 + [FAILED] * 1, alone=True)
     text = read(run).text
     assert "gqa val 12 66.7 % (39.1 to 86.2) 50.0 % (25.4 to 74.6)" in text  # 8 of 12, and 6
-    assert "3 of 12 questions in 12 clusters changed for the better, 1 for the worse; the interval includes" in text
+    assert "Of 12 questions in 12 clusters it does better on 3 and worse on 1. The interval includes zero" in text
     assert "CodeVQA 8.3 % (1.5 to 35.4) 72.7 %" in text  # one fallback, and 8 of 11 without it
+    assert "PnP-VQA cannot – 0 –" in text, "without a program there is no fallback"
     assert "ProgramTypeError CodeVQA 1 (8.3 %) 1 0.0 % 0011: line 1: no" in text
 
 
@@ -157,7 +162,7 @@ def test_groups_that_say_next_to_nothing_are_apart_untested_and_never_beside_the
     assert groups == {"1": (False, "10", 0), "2": (True, "5", 6), "3": (True, "9", 6)}
     text = assert_safe(html).text
     assert "paper: covr test_paraphrased 7,024 54.11 % 49.06 % +5.05" in text and DRAWN not in text
-    assert re.search(r"By images .*? 1 10 100\.0 % .*? 75\.0 % 91\.7 % ", text)
+    assert re.search(r"By number of pictures .*? 1 10 100\.0 % .*? 75\.0 % 91\.7 % ", text)
 
 
 def test_several_runs_are_one_table_the_best_first(tmp_path: Path) -> None:
@@ -256,7 +261,7 @@ def test_the_page_begins_with_the_figures_that_the_summary_and_the_terminal_have
         assert re.search(rf"{METHOD_LABELS[method]} {figures.cost.seconds:.3f} {figures.cost.model_seconds:.3f} ", text)
         assert re.search(rf"(?m)^{method} .* {figures.cost.seconds:.3f} +\d+$", terminal)
     assert "(too few to say)" in first, "a difference on eight questions"
-    for title in ("Accuracy", "Difference in points", "Distribution of seconds a question", "By structural"):
+    for title in ("Accuracy", "Difference in points", "Distribution of seconds a question", "By type of question"):
         assert re.search(rf">{title} <span class=\"soft\">[^<]* n [^<]*, drawn pictures</span>", html), title
     assert "@mini" not in text and "writer mini language model (part of CodeVQA)" in text
     assert len(html) < 3_000_000

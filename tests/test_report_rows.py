@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
@@ -88,19 +89,22 @@ def status(seen: Page) -> str:
 
 
 def opened(seen: Page, text: str) -> Locator:
-    """Opens the first question that says so, and returns it with its trace."""
-    item = seen.locator("ol.rows > li", has_text=text).first
-    item.locator("summary").first.click()
+    """Opens the first question that says so, from the keyboard, and returns the row with its trace."""
+    row = seen.locator(".rows tbody > tr", has_text=text).first
+    row.get_by_role("button").press("Enter")
+    item = seen.locator(".rows tbody > tr:has(.opened)").first
     item.locator(".opened pre").wait_for()
     return item
 
 
 CHOICES: dict[tuple[tuple[str, str], ...], Callable[[int], bool]] = {
     (("CodeVQA", "wrong"), ("PnP-VQA", "right")): lambda n: n % 4 == 0,
-    (("Between them", "only one is right"),): lambda n: n % 4 in (0, 3),
-    (("Steps", "a step is false"), ("CodeVQA", "right")): lambda n: n % 10 == 5,
+    (("Methods compared", "only one is right"),): lambda n: n % 4 in (0, 3),
+    (("Judged calls", "any wrong"), ("CodeVQA", "right")): lambda n: n % 10 == 5,
     (("Error", "no error"),): lambda n: n % 8 != 6,
-    (("structural", "verify"), ("words", "2"), ("CodeVQA", "wrong")): lambda n: n % 10 == 2 and n % 3 > 0,
+    (("type of question", "verify"), ("words in the question", "2"), ("CodeVQA", "wrong")): lambda n: (
+        n % 10 == 2 and n % 3 > 0
+    ),
 }
 
 
@@ -114,7 +118,7 @@ def test_what_is_chosen_is_what_is_shown(page: Path, reader: Callable[..., Visit
         ours, theirs = sum(n % 2 for n in wanted), sum(n % 4 < 2 for n in wanted)
         expected = f"{len(wanted)} of {COUNT} questions; CodeVQA right in {ours}; PnP-VQA right in {theirs}"
         assert status(seen) == expected, chosen
-        shown = seen.locator("ol.rows .asked").all_inner_texts()
+        shown = seen.locator(".rows .asked").all_inner_texts()
         assert shown[1:] == [f"Is thing {number} red?" for number in wanted][1:100], chosen
         seen.get_by_role("button", name="Clear").click()
     seen.get_by_role("button", name="Right for the wrong reason (12)").click()
@@ -140,7 +144,7 @@ def test_three_methods_are_looked_at_two_by_two(tmp_path: Path, reader: Callable
             choose(seen, label, value)
         assert status(seen) == shown != "" and shown.startswith(look.rpartition("(")[2].rstrip(")")), look
         seen.get_by_role("button", name="Clear").click()
-    choose(seen, "Between them", "only one is right")
+    choose(seen, "Methods compared", "only one is right")
     assert status(seen).startswith("8 of 24")
 
 
@@ -150,27 +154,95 @@ def test_a_question_opens_its_own_trace(page: Path, reader: Callable[..., Visito
     text = item.inner_text()
     assert "seen = query(img, 'thing 117')\nanswer = seen" in text and "1.50 s, 12 tokens" in text
     assert "query(image 1, 'What color is the car?') -> 'red'  ✓ right" in text and f"read: {CAPTION}" in text
-    assert "first try 117" in text and "structural: query; words: 2" in text
+    assert "first try 117" in text and "type of question: query; words in the question: 2" in text
     seen.get_by_role("button", name="Clear").click()
     opened(seen, "thing 1 ").get_by_role("link", name="With its pictures").click()
     picture = seen.locator(".example", has_text="thing 1 ").locator("img").first
     picture.evaluate("one => one.decode()")
     assert picture.is_visible() and picture.evaluate("one => one.naturalWidth") == 320
-    choose(seen, "Steps", "query is false")
+    choose(seen, "Judged calls", "query wrong")
     assert "-> 'blue'  ✗ wrong, true: red" in opened(seen, "thing 5 ").inner_text()
+
+
+def test_a_head_that_is_pressed_sorts_its_table(page: Path, reader: Callable[..., Visitor]) -> None:
+    seen = reader(page).page
+    first = seen.locator(".rows .asked").first
+    head = seen.get_by_role("columnheader", name="CodeVQA").and_(seen.locator(".rows th"))
+    assert head.get_attribute("aria-sort") == "none"
+    for order, number in (("ascending", 1), ("descending", 0)):
+        head.get_by_role("button").press("Enter")
+        assert head.get_attribute("aria-sort") == order and f"thing {number} red" in first.inner_text()
+    again = reader(page, state=f"#{seen.url.partition('#')[2]}").page
+    assert again.locator("th[aria-sort=descending]").inner_text().startswith("CodeVQA")
+    head.get_by_role("button").click()
+    assert head.get_attribute("aria-sort") == "none" and "thing 0 red" in first.inner_text()
+    seen.locator(".rows").get_by_role("button", name="Question", exact=False).first.click()
+    assert "thing 0 red" in first.inner_text() and "thing 2 red" in seen.locator(".rows .asked").nth(2).inner_text()
+
+    seen.locator("details").evaluate_all("all => all.forEach(one => one.open = true)")
+    table = seen.locator("table", has=seen.get_by_role("columnheader", name="Group")).last
+    cells = table.locator("tbody tr td:nth-child(3)")
+    table.get_by_role("button", name="CodeVQA").click()
+    shares = [float(text.partition("\N{NO-BREAK SPACE}")[0]) for text in cells.all_inner_texts()]
+    assert len(shares) == 5 and shares == sorted(shares)
+
+
+def test_filters_have_plain_names_that_differ(tmp_path: Path, reader: Callable[..., Visitor]) -> None:
+    groups = {"structural": "a", "spatial_final": "yes", "steps": "1", "error": "x", "run": "y"}
+    with Store.create(tmp_path / "run", RunInfo("gqa", "val", ("codevqa", "pnpvqa"))) as store:
+        for place in range(2):
+            answered, rows = question(6 + place, tmp_path)
+            values = groups if place else {key: f"other {value}" for key, value in groups.items()}
+            store.add(replace(answered, groups=values), rows)
+    seen = reader(write_report([tmp_path / "run"]).page).page
+    names = {
+        box.locator("legend").inner_text(): box.locator("label span").all_inner_texts()
+        for box in seen.locator("fieldset").all()
+    }
+    assert names == {
+        "Filter by answer": ["CodeVQA", "Methods compared", "Error"],
+        "Filter by question": [
+            *("Type of question", "Spatial relation in the last step", "Reasoning steps", "Error", "Run"),
+        ],
+    }
+
+
+@pytest.mark.slow
+def test_no_column_is_cut_on_a_narrow_window_or_on_paper(tmp_path: Path, reader: Callable[..., Visitor]) -> None:
+    run = tmp_path / "run"
+    with Store.create(run, RunInfo("gqa", "val", ("codevqa", "direct", "pnpvqa"))) as store:
+        for number in range(COUNT):
+            answered, rows = question(number, tmp_path)
+            kinds = {"spatial": "yes" if number % 2 else "no", "detailed": f"comparativeChoose{number % 4}"}
+            store.add(
+                replace(answered, groups=kinds, gold=(f"answer {number % 15}",)),
+                [*rows, Row(answered.id, "direct", 0, f"answer {number % 14}")],
+            )
+    seen = reader(write_report([run]).page)
+    seen.page.locator("details").evaluate_all("all => all.forEach(one => one.open = true)")
+    wide = """[...document.querySelectorAll('.wide')].filter(one => one.scrollWidth > one.clientWidth)
+      .map(one => [one.innerText.slice(0, 80), one.scrollWidth, one.clientWidth])"""
+    for width, media in ((1400, "screen"), (1000, "screen"), (820, "screen"), (702, "print")):
+        seen.page.set_viewport_size({"width": width, "height": 900})
+        seen.page.emulate_media(media=media)  # type: ignore[arg-type]
+        assert seen.page.evaluate(wide) == [] and seen.overflow() <= 0, width
+        assert seen.page.locator(".filters").first.is_visible() == (media == "screen")
+    seen.page.set_viewport_size({"width": 390, "height": 900})
+    seen.page.emulate_media(media="screen")
+    assert seen.overflow() <= 0
 
 
 def test_the_list_goes_on_and_choices_are_in_the_address(page: Path, reader: Callable[..., Visitor]) -> None:
     seen = reader(page).page
     more = seen.get_by_role("button", name="More")
-    assert seen.locator("ol.rows > li").count() == 100
+    assert seen.locator(".rows tbody > tr").count() == 100
     more.click()
-    assert seen.locator("ol.rows > li").count() == COUNT and more.is_hidden()
+    assert seen.locator(".rows tbody > tr").count() == COUNT and more.is_hidden()
     choose(seen, "Error", "no error")
-    assert seen.locator("ol.rows .asked").nth(1).inner_text() == "Is thing 1 red?"
+    assert seen.locator(".rows .asked").nth(1).inner_text() == "Is thing 1 red?"
     again = reader(page, state=f"#{seen.url.partition('#')[2]}").page
     assert status(again) == status(seen) != ""
-    assert again.locator("ol.rows .asked").all_inner_texts() == seen.locator("ol.rows .asked").all_inner_texts()
+    assert again.locator(".rows .asked").all_inner_texts() == seen.locator(".rows .asked").all_inner_texts()
     strange = reader(page, state=f"#error={quote(EVIL)}&nothing=1").page
     assert status(strange).startswith(f"0 of {COUNT} questions")
 
@@ -179,7 +251,7 @@ def test_what_a_run_says_is_text(page: Path, reader: Callable[..., Visitor]) -> 
     seen = reader(page).page
     item = opened(seen, "thing 0 ")
     item.locator("details").evaluate_all("all => all.forEach(one => one.open = true)")
-    assert item.locator("script, img[onerror], img[src=x]").count() == 0 and item.inner_text().count(EVIL) == 4
+    assert item.locator("script, img[onerror], img[src=x]").count() == 0 and item.inner_text().count(EVIL) == 3
     assert seen.title() == "CodeVQA on gqa val"
 
 

@@ -4,6 +4,7 @@ import itertools
 import math
 import random
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import numpy as np
 import pytest
 from blip_kit import TEXTS, load
 from engine_kit import engine
+from pages_kit import Read
 from PIL import Image as PILImage
 from tiny import noise_picture, write_blip
 
@@ -117,6 +119,19 @@ def test_sets_are_grouped_and_sorted() -> None:
         assert [ref.index for ref in alike.value] == [7, 14]
         surest = run('answer = sort_by(images, "Is there a cup?")').value
         assert [ref.index - 1 for ref in surest[:2]] == [4, 8]
+
+
+def test_a_notebook_shows_groups_with_the_first_of_their_pictures(tmp_path: Path) -> None:
+    for shade, picture in enumerate(grey()):
+        picture.save(tmp_path / f"{shade:02}.png")
+    with sets() as vqa:
+        groups = vqa.group(Collection(tmp_path), "What kind is it?")
+    page = Read(groups._repr_html_())
+    assert [element.text for element in page.all("h3")] == ["kind 0: 14", "kind 1: 13", "kind 2: 13"]
+    assert len(page.all("img")) == 24 and page.all("img")[8].attributes["alt"] == "image 2, 01.png"
+    assert [element.text for element in page.all(cls="cv-soft")] == [f"and {more} more pictures" for more in (6, 5, 5)]
+    page = Read(replace(groups, answer=replace(groups.answer, sources=()))._repr_html_())
+    assert page.all(cls="cv-absent")[0].text == "image 1" and len(page.all("h3")) == 3
 
 
 def test_what_is_ruled_out_or_out_of_time_is_told() -> None:

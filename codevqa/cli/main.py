@@ -44,7 +44,7 @@ TASKS: Mapping[str, tuple[Callable[..., None], ...]] = {
 }
 """The commands, as the help groups them."""
 EXAMPLES: Mapping[Callable[..., None], str] = {
-    ask: 'codevqa ask photo.jpg -q "What color is the car?"',
+    ask: 'codevqa ask examples/pictures/harbor.png -q "Is the flag red?"',
     table: 'codevqa table photos/ --ask "dogs: How many dogs are there?" --ask "night: Is it night?" --out photos.csv',
     check: "codevqa check rules.toml photos/ --page check.html --junit check.xml",
     select: 'codevqa select photos/ "a red car at night" --copy-to found',

@@ -151,18 +151,22 @@ def print_printed(answer: Answer) -> None:
 
 def check_place(trace: Path | None) -> None:
     """Checks, before any model is loaded, that a page can be written, and that its name is not that of a picture."""
-    if trace is not None and trace.suffix not in (".html", ".htm"):
-        raise InputError(f"The trace {str(trace)!r} is a web page.", hint="Give a name that ends in .html.")
-    if trace is not None and not trace.parent.is_dir():
+    if trace is None or trace.is_dir():
+        return
+    if trace.suffix not in (".html", ".htm"):
+        raise InputError(
+            f"The trace {str(trace)!r} is a web page.", hint="Give a folder, or a name that ends in .html."
+        )
+    if not trace.parent.is_dir():
         raise InputError(f"There is no folder {str(trace.parent)!r} for the trace.", hint="Make it, or give another.")
 
 
 def write_trace(answer: Answer, trace: Path | None, quiet: bool) -> None:
     """Writes the page of an answer, where one is wanted."""
     if trace is not None:
-        answer.save_html(trace)
+        place = answer.save_html(trace)
         if not quiet:
-            warn(f"trace written to {trace}")
+            warn(f"trace written to {place}")
 
 
 # -- progress ----------------------------------------------------------------------------------------------------------

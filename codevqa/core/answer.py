@@ -7,6 +7,7 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from importlib import import_module
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pydantic import TypeAdapter, ValidationError
@@ -28,6 +29,8 @@ _LONG = ("tokens", "cost", "method", "value", "written", "printed", "attempts", 
 """Keys of the JSON: of both forms, and of the full one alone."""
 _SEVERAL = ("confidence", "abstained", "drafts")
 """Keys of an answer that was chosen from several programs; the drafts are in the full form alone."""
+_OPTIONAL = (*_SEVERAL[:2], "stages")
+"""Keys that may be missing."""
 _SHORT_CALL = ("name", "arguments", "value", "seconds", "line", "error")
 
 
@@ -50,6 +53,9 @@ class Answer:
     """Why the program failed, where it did."""
     seconds: Number = 0.0
     """Wall time from question to answer."""
+    stages: Mapping[str, Number] = field(default_factory=dict, compare=False)
+    """These seconds by what was done: ``writing`` programs, ``choosing`` among them, ``running`` them with their calls,
+    ``reading`` without a program, and ``other``. Empty where that is not known."""
     models: Mapping[str, str] = field(default_factory=dict)
     """Model ids by role."""
     tokens: int = 0
@@ -122,6 +128,7 @@ class Answer:
             return {**{key: record[key] for key in _SHORT}, "calls": short, **several}
         record["attempts"] = [{"program": program, "error": error} for program, error in record["attempts"]]
         several = {key: record[key] for key in _SEVERAL} if self.trace.drafts else {}
+        several |= {"stages": record["stages"]} if self.stages else {}
         return {key: record[key] for key in (*_SHORT, *_LONG)} | several | value_keys("value", self.value)
 
     def to_json(self, *, evidence: bool = True) -> str:
@@ -144,7 +151,7 @@ class Answer:
             )
         try:
             record = {key: data[key] for key in (*_SHORT, *_LONG)}
-            record |= {key: data[key] for key in _SEVERAL[:2] if key in data}
+            record |= {key: data[key] for key in _OPTIONAL if key in data}
             trace = {
                 "calls": [
                     {**call, **read_value("arguments", call), **read_value("value", call)} for call in record["calls"]
@@ -181,19 +188,23 @@ class Answer:
 
     def save_html(
         self, path: str | os.PathLike[str], images: ImageSource | Sequence[ImageSource] | None = None
-    ) -> None:
+    ) -> Path:
         """Writes everything on one self-contained page: pictures, program, each call with its evidence.
 
         Args:
-            path: the file; replaced where it exists, and left alone where writing fails.
+            path: the file; replaced where it exists, and left alone where writing fails. In a folder, the page is
+                named by picture and question.
             images: the pictures; None takes those the question was asked about (``sources``).
+
+        Returns:
+            The file.
 
         Raises:
             InputError: there are no pictures (an answer that came from JSON has none), or too few.
             ImageError: a picture cannot be read any more.
             SetupError: the file cannot be written.
         """
-        import_module(_PAGE, __package__).save(self, path, images)
+        return Path(import_module(_PAGE, __package__).save(self, path, images))
 
     def _repr_html_(self) -> str:
         """Shows the answer in a notebook; without pictures where they cannot be read any more."""

@@ -38,6 +38,7 @@ MAX_PICTURES = 1_000
 """Most pictures of one question that are given one by one: they are decoded all at once."""
 
 _READABLE = "Use PNG, JPEG or WebP."
+_INSIDE = "Give the picture files. For a folder or zip file, in Python: codevqa.Collection(PATH)."
 _SHOWN = 200
 """Longest path shown in a message, in characters."""
 _OPENED = threading.Lock()
@@ -113,7 +114,7 @@ def load_picture(source: ImageSource | FrozenSource) -> Picture:
             _check_bytes(status.st_size, shown)
             return _decode(file, shown, Path(path).name)
     except IsADirectoryError:
-        raise ImageError(f"{shown} is a folder, not a picture.", hint="Give the picture files.") from None
+        raise ImageError(f"{shown} is a folder, not a picture.", hint=_INSIDE) from None
     except FileNotFoundError:
         hint = "Download it first, and give its file." if "://" in path else "Check the path."
         raise ImageError(f"No picture at {shown}.", hint=hint) from None
@@ -205,7 +206,8 @@ def _decode(file: IO[bytes], shown: str, name: str) -> Picture:
     except (PILImage.DecompressionBombError, PILImage.DecompressionBombWarning):
         raise ImageError(f"{shown} is too large.", hint=f"The limit is {MAX_PIXELS:,} pixels: shrink it.") from None
     except UnidentifiedImageError:
-        raise ImageError(f"{shown} is not a picture this can read.", hint=_READABLE) from None
+        hint = _INSIDE if shown.lower().endswith(".zip") else _READABLE
+        raise ImageError(f"{shown} is not a picture this can read.", hint=hint) from None
     except Exception as error:  # noqa: BLE001 - of damaged bytes Pillow's decoders raise TypeError and IndexError too
         raise ImageError(f"{shown} is damaged: {_error_text(error)}.", hint="Save it again.") from None
 

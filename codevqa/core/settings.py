@@ -161,6 +161,8 @@ class WriterSettings(_Table):
     retrieval: Literal["words", "structure", "both"] = "words"
     """What makes an example near: its question's words; its structure, in which all but function words, numbers and
     places are one "thing"; or the sum of both."""
+    bank: _From1 | None = None
+    """Annotated programs among which examples are chosen, the first of the prompt set; None takes all."""
     shots: _From0 | None = None
     """In-context examples; None takes the prompt set's number (12 GQA, 6 COVR and NLVR2)."""
     programs: Annotated[int, Field(ge=1, le=16)] | Literal["auto"] = "auto"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
+from importlib import import_module
 from types import MappingProxyType
 from typing import Annotated, Any, Literal, TypeAlias
 
@@ -121,6 +122,13 @@ class Program:
     mended: bool = False
     """Whether it named no answer, so that its last value was taken for the answer."""
 
+    def __str__(self) -> str:
+        return self.source
+
+    def _repr_html_(self) -> str:
+        # The room of pages stands above this one, and imports it.
+        return str(import_module("..pages.render", __package__).notebook_html("program", (), self.source))
+
 
 @dataclass(frozen=True)
 class Evidence:
@@ -233,6 +241,9 @@ class Trace:
     def __repr__(self) -> str:
         counts = ((len(getattr(self, entry.name)), entry.name) for entry in fields(self) if entry.name != "printed")
         return f"<Trace: {', '.join(f'{count} {name}' for count, name in counts if count) or 'nothing'}>"
+
+    def _repr_html_(self) -> str:
+        return str(import_module("..pages.render", __package__).notebook_html("trace", (), self))
 
 
 def _show(value: TraceValue) -> str:

@@ -24,7 +24,7 @@ from ..core.images import Picture
 from ..core.notices import current
 from ..core.trace import Method
 from ..engine.watch import Watch
-from ..pages import LARGE, trace_page
+from ..pages import LARGE, page_name, trace_page
 from ..presets.configuration import Configuration
 from .limits import DemoLimits
 from .live import LiveQuestion, opened_html, visitor_words
@@ -177,8 +177,11 @@ class DemoService:
         without = next((for_visitors(answer) for answer in live.without.values() if isinstance(answer, Answer)), None)
         try:
             html = await asyncio.to_thread(trace_page, for_visitors(live.answer), live.pictures, without)
-            place = self._visitor(session).folder / "codevqa-answer.html"
-            place.parent.mkdir(exist_ok=True)
+            folder = self._visitor(session).folder
+            folder.mkdir(exist_ok=True)
+            for before in folder.glob("*.html"):
+                before.unlink()
+            place = folder / page_name(live.question, live.pictures)
             place.write_text(html, "utf-8")
         except OSError as error:  # the answer itself is shown already
             log.warning("the page of an answer was not written: %s", error.strerror)

@@ -30,7 +30,7 @@ from ..primitives.pnpvqa import PnPVQA
 from ..sandbox.sandbox import Sandbox
 from ..writing.writer import Writer
 from .many import AnswerSlots
-from .request import Request, check_method
+from .request import Request, check_method, read_pictures
 
 if TYPE_CHECKING:
     from ..presets.configuration import Configuration
@@ -178,7 +178,7 @@ async def prepare(engine: Engine, request: Request) -> PreparedQuestion:
     if request.program is None or question != "":  # a program of the user's needs none
         question = checked_question(question, settings)
     decoded = all(isinstance(image, Picture) for image in request.images)  # then no thread is needed
-    pictures = load_pictures(request.images) if decoded else await asyncio.to_thread(load_pictures, request.images)
+    pictures = load_pictures(request.images) if decoded else await asyncio.to_thread(read_pictures, request)
     form = request.form or ("image" if len(pictures) == 1 else "set")
     if form == "image" and len(pictures) != 1:
         raise InputError(f"A question about an image needs one image, not {len(pictures)}.", hint="Use form='set'.")
@@ -203,7 +203,7 @@ def checked_question(question: str, settings: Settings) -> str:
         QuestionError: it is empty, too long, or no text that can be written down.
     """
     if not isinstance(question, str):
-        raise QuestionError(f"A question is a text, not {type(question).__name__}.", hint="Give one in quotes.")
+        raise QuestionError(f"A question is a text, not {type(question).__name__}.", hint="Pictures come first.")
     as_it_is = "release" in (settings.writer.wording, settings.query.wording)
     question = join_lines(question) if as_it_is else " ".join(question.split())
     if not question.isascii() and any("\ud800" <= letter <= "\udfff" for letter in question):

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Literal
@@ -51,7 +51,6 @@ class Progress:
     """Told of every step; None where nobody watches."""
     usage: Usage
     """What the question costs."""
-    started: float = field(default_factory=time.perf_counter)
     question: PreparedQuestion | None = None
     """None until it is prepared."""
     runs: list[ProgramRun] = field(default_factory=list)
@@ -61,6 +60,26 @@ class Progress:
     drafts: tuple[Draft, ...] = ()
     """What each of several written programs is worth."""
     program_seconds: float = 0.0
+    stages: dict[str, float] = field(default_factory=dict)
+    """Seconds of wall time by stage; see :attr:`codevqa.Answer.stages`."""
+    _stage: str = "other"
+    _since: float = field(default_factory=time.perf_counter)
+
+    @contextmanager
+    def stage(self, name: str) -> Iterator[None]:
+        """Counts the time inside for a stage, and no longer for the stage around it."""
+        outer = self._next_stage(name)
+        try:
+            yield
+        finally:
+            self._next_stage(outer)
+
+    def _next_stage(self, name: str) -> str:
+        """Ends the stage under way and begins another; returns the one that ended."""
+        now, ended = time.perf_counter(), self._stage
+        self.stages[ended] = self.stages.get(ended, 0.0) + now - self._since
+        self._stage, self._since = name, now
+        return ended
 
     def tell(self, event: Event) -> None:
         """Tells the listener, if there is one."""
@@ -95,6 +114,7 @@ class Progress:
         """
         assert self.question is not None
         question, usage = self.question, self.usage
+        self._next_stage(self._stage)
         run = run or (self.runs[-1] if self.runs else None)
         doubts = [] if baseline or run is None else _doubts(run.fault)
         return Answer(
@@ -104,7 +124,8 @@ class Progress:
             Trace(tuple(run.calls.finished) if run else (), printed, tuple(self.attempts), baseline, self.drafts),
             value,
             question.request.method,
-            seconds=time.perf_counter() - self.started,
+            seconds=sum(self.stages.values()),
+            stages=dict(self.stages),
             models=question.engine.model_names,
             tokens=usage.tokens,
             cost=Cost(
@@ -147,10 +168,11 @@ async def run_and_repair(progress: Progress, question: PreparedQuestion, run: Pr
             if not again:
                 raise
             repairs_left -= 1
-            program = await question.writer.repair(program, error, engine.services.write, tell=progress.listener)
+            with progress.stage("writing"):
+                program = await question.writer.repair(program, error, engine.services.write, tell=progress.listener)
             fault = run.fault
             if question.writer.settings.refuse:
-                fault = (await try_in_worlds(question, [program.source]))[0].fault
+                fault = (await try_in_worlds(progress, question, [program.source]))[0].fault
             run = progress.begin(program, fault)
 
 
@@ -228,7 +250,7 @@ async def run_program(progress: Progress, question: PreparedQuestion, run: Progr
     return ProgramResult(run, text, replace_images(outcome.value), outcome.printed)
 
 
-async def try_in_worlds(question: PreparedQuestion, programs: Sequence[str]) -> list[Trial]:
+async def try_in_worlds(progress: Progress, question: PreparedQuestion, programs: Sequence[str]) -> list[Trial]:
     """Runs programs in random worlds, where their answers are held to the question as real ones are."""
     settings, kind = question.writer.settings, question.kind
     sandbox, seed = question.engine.sandbox, question.engine.settings.seed
@@ -238,10 +260,11 @@ async def try_in_worlds(question: PreparedQuestion, programs: Sequence[str]) -> 
 
     # They see of pictures how many there are and how large: a statement about other pictures goes the same way.
     sizes = tuple((image.index, image.picture.size) for image in question.images)
-    trials = await sandbox.once(
-        (*programs, question.question, question.form, sizes),
-        lambda: try_out(programs, sandbox, question.images, answer_of, seed),
-    )
+    with progress.stage("choosing"):
+        trials = await sandbox.once(
+            (*programs, question.question, question.form, sizes),
+            lambda: try_out(programs, sandbox, question.images, answer_of, seed),
+        )
     return trials if settings.refuse else [replace(trial, fault=None) for trial in trials]
 
 

@@ -19,7 +19,6 @@ from ..core.answer_words import DONT_KNOW
 from ..core.errors import CodeVQAError, EngineClosedError, InternalError, ModelError, ProgramError
 from ..core.events import Answered, EventListener, Failed
 from ..core.trace import Draft, Program
-from ..primitives.parts import Reading
 from ..writing.choice import write_best
 from .answers import sure_enough
 from .prepared_question import Engine, PreparedQuestion, keep_on_disk, prepare, unanswerable
@@ -79,15 +78,17 @@ async def _answer(engine: Engine, request: Request, progress: Progress) -> Answe
     if question.strict and request.program is None:
         question = progress.question = question.within_domain()
     if request.program is None and request.method != "codevqa":
-        return _read_answer(progress, await question.read())
+        return await _read(progress, question)
     programs: tuple[Program, ...]
     drafts: tuple[Draft, ...] = ()
     try:
         if request.program is not None:
             programs = (request.program,)
         else:
-            programs, drafts = await _write(question, progress.listener)
-        result = await _run(progress, question, programs, drafts)
+            with progress.stage("writing"):
+                programs, drafts = await _write(progress, question)
+        with progress.stage("running"):
+            result = await _run(progress, question, programs, drafts)
         answer = progress.answer(result.text, result.run, value=result.value, printed=result.printed)
         return sure_enough(answer, engine.settings.abstain_below)
     except ProgramError as error:
@@ -95,15 +96,13 @@ async def _answer(engine: Engine, request: Request, progress: Progress) -> Answe
             raise
         # Never a quiet default: the whole question is answered without a program, and the answer says so.
         try:
-            reading = await question.read(FALLBACK_PARTS)
+            answer = await _read(progress, question, FALLBACK_PARTS)
         except ModelError as failure:  # of which a program cut short may be another sign
             raise failure.after(error) from error
-        return replace(_read_answer(progress, reading), fallback=True, error=error.record())
+        return replace(answer, fallback=True, error=error.record())
 
 
-async def _write(
-    question: PreparedQuestion, tell: EventListener | None
-) -> tuple[tuple[Program, ...], tuple[Draft, ...]]:
+async def _write(progress: Progress, question: PreparedQuestion) -> tuple[tuple[Program, ...], tuple[Draft, ...]]:
     """Has programs written, and returns them with what each is worth; nothing is known of a program that was not tried.
 
     Raises:
@@ -111,7 +110,7 @@ async def _write(
         ModelError: the language model failed.
     """
     engine, request, writer = question.engine, question.request, question.writer
-    services, text, form = engine.services, question.question, question.form
+    services, tell, text, form = engine.services, progress.listener, question.question, question.form
     # The questions that wait for a worker are embedded in one batch with this one: a retriever takes hundreds of
     # sentences in little more time than one.
     if engine.workers.fresh and not services.embed.remembers(writer.sentences([text], form)):
@@ -121,7 +120,7 @@ async def _write(
     if most == 1 and not writer.settings.refuse:
         return (await writer.write(text, form, services.write, shots=request.shots, tell=tell),), ()
 
-    try_out = partial(try_in_worlds, question)
+    try_out = partial(try_in_worlds, progress, question)
     return await write_best(writer, text, form, services.write, try_out, most=most, shots=request.shots, tell=tell)
 
 
@@ -137,7 +136,9 @@ async def _run(
     return await run_and_repair(progress, question, progress.begin(programs[place], fault))
 
 
-def _read_answer(progress: Progress, reading: Reading) -> Answer:
+async def _read(progress: Progress, question: PreparedQuestion, parts: int | None = None) -> Answer:
+    with progress.stage("reading"):
+        reading = await question.read(parts)
     return progress.answer(reading.text, value=reading.text, baseline=reading.evidence)
 
 

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from os.path import lexists  # unlike Path.exists(), it is False of what no path can be
 from typing import Any, Literal, TypeAlias, TypedDict
 
 from pydantic import InstanceOf
 
 from ..batching.call_cache import Memory
 from ..collections.collection import Pictures, freeze_pictures
-from ..core.errors import InputError, SetupError, nearest
-from ..core.images import FrozenSource
+from ..core.errors import ImageError, InputError, SetupError, nearest
+from ..core.images import FrozenSource, Picture, load_pictures, shown_path
 from ..core.settings import check_value
 from ..core.trace import Form, Method, Program
 from ..primitives.context import Corrections
@@ -97,6 +98,20 @@ _NEEDS: Mapping[Method, tuple[str, str]] = {
 """What models a baseline needs, and what to do where they are missing; programs can do with any."""
 
 
+def read_pictures(request: Request) -> tuple[Picture, ...]:
+    """Reads the pictures of a request.
+
+    Raises:
+        ImageError: one cannot be read, or stands where the text belongs.
+    """
+    text = request.program.source if request.program and request.own else request.question
+    for source in request.images[:1]:
+        if isinstance(source, str | Program) and not lexists(str(source)) and lexists(text):
+            hint = f"Pictures come first: give {shown_path(text)} before the text."
+            raise ImageError(f"No picture at {shown_path(str(source))}.", hint=hint)
+    return load_pictures(request.images)
+
+
 def check_options(request: Request) -> None:
     """Checks what a type checker would, for callers that have none.
 
@@ -147,6 +162,7 @@ def run_request(images: Pictures, program: object, question: str, options: RunOp
     if isinstance(program, str):
         program = Program(program, question)
     elif not isinstance(program, Program):
-        raise InputError(f"A program is a text or a Program, not {type(program).__name__}.")
+        kind = type(program).__name__
+        raise InputError(f"A program is a text or a Program, not {kind}.", hint="Pictures come first.")
     request = Request(freeze_pictures(images), question or program.question, program=program, **options)
     return replace(request, form="set") if request.form is None and program.form == "set" else request

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Iterable, Iterator, Sequence
+from collections.abc import AsyncGenerator, Coroutine, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import closing
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeVar, Unpack
 
 from ..batching.call_cache import Memory, Usage
-from ..collections.collection import Collection, Pictures, ProgressListener, picture_file
+from ..collections.collection import Collection, Pictures, ProgressListener, freeze_pictures, picture_file
 from ..core.answer import Answer
 from ..core.answer_words import DONT_KNOW
 from ..core.errors import CodeVQAError, InputError, ProgramError
+from ..core.images import load_pictures
 from ..core.settings import Settings
 from ..core.table import Table
 from ..core.trace import ImageRef, Method, Program, Trace
@@ -57,6 +58,12 @@ class Groups:
     def __iter__(self) -> Iterator[Group]:
         return iter(self.rows)
 
+    def _repr_html_(self) -> str:
+        from ..pages.answer_page import with_pictures
+        from ..pages.render import notebook_html
+
+        return with_pictures(self.answer, lambda pictures: notebook_html("groups", pictures, self.rows))
+
 
 SELECT, GROUP = (
     'answer = select(images, {}) or "none"',
@@ -70,67 +77,9 @@ answer = [ask(img) for img in images]""",
 )
 
 
-def program_for(form: str, words: str, settings: Settings) -> str:
-    """Returns :data:`SELECT`, which picks pictures, or :data:`GROUP`, which asks about each, with its words.
-
-    Raises:
-        QuestionError: the words are empty or too many.
-    """
-    return form.format(repr(checked_question(words, settings)))
-
-
-def group_pictures(answer: Answer, strict: bool) -> Groups:
-    """Returns the pictures of an answer of :data:`GROUP` by the answer about each.
-
-    Args:
-        answer: it, or an answer that was declined.
-        strict: whether pictures that the models do not know get no answer.
-    """
-    outside = {ref.index for warning in answer.warnings for ref in warning.images} if strict else set()
-    answers = [DONT_KNOW] * len(answer.sources) if answer.declined else answer.value
-    groups: dict[str, list[ImageRef]] = {}
-    for number, text in enumerate(answers, 1):
-        groups.setdefault(DONT_KNOW if number in outside else text, []).append(ImageRef(number))
-    rows = [Group(text, tuple(pictures)) for text, pictures in groups.items()]
-    return Groups(tuple(sorted(rows, key=lambda row: -len(row.pictures))), answer)
-
-
-def compare_sets(
-    ask: Callable[..., Answer], run: Callable[..., Answer], sets: Sequence[Pictures], question: str, options: AskOptions
-) -> tuple[Answer, ...]:
-    """Asks about the first set, and runs the program that was written for it on the others.
-
-    Args:
-        ask, run: as :meth:`codevqa.CodeVQA.ask` and :meth:`codevqa.CodeVQA.run`.
-        sets: the sets of pictures.
-        question: asked about each.
-        options: for each.
-
-    Raises:
-        InputError: there are fewer than two sets.
-    """
-    if len(sets) < 2:
-        raise InputError("One set of pictures cannot be compared.", hint="Give two or more.")
-    ask_options: AskOptions = {"form": "set", **options}
-    answers = [ask(sets[0], question, **ask_options)]
-    program = None if answers[0].fallback else answers[0].program
-    running: Any = {name: value for name, value in ask_options.items() if name in RunOptions.__annotations__}
-    for pictures in sets[1:]:
-        try:
-            if program is None:  # a set that was declined or read without a program; so are the others
-                answers.append(ask(pictures, question, **ask_options))
-            else:
-                answers.append(run(pictures, program, question=question, **running))
-        except ProgramError as error:  # what the others say stands
-            if error.answer is None:
-                raise
-            answers.append(error.answer)
-    return tuple(answers)
-
-
 async def index_collection(engine: Engine, collection: Collection, progress: ProgressListener | None) -> None:
     """Computes what models keep of the pictures of a collection, and writes it to disk, however it ends."""
-    pictures = await asyncio.to_thread(collection.open)
+    pictures = await asyncio.to_thread(lambda: load_pictures(freeze_pictures(collection)))
     models = engine.models
     # What is remembered would not be computed, and so not be kept.
     with keep_on_disk(models, pictures), Usage(memory=Memory(0)).counting():
@@ -260,10 +209,18 @@ class ManyQuestions(ABC):
             QuestionError: the question is empty or too long.
             CodeVQAError: as :meth:`run`.
         """
-        return group_pictures(self._run_for(images, GROUP, question, options), self.settings.strict_domain)
+        answer = self._run_for(images, GROUP, question, options)
+        warnings = answer.warnings if self.settings.strict_domain else ()  # then they get no answer
+        outside = {ref.index for warning in warnings for ref in warning.images}
+        groups: dict[str, list[ImageRef]] = {}
+        for number, text in enumerate([DONT_KNOW] * len(answer.sources) if answer.declined else answer.value, 1):
+            groups.setdefault(DONT_KNOW if number in outside else text, []).append(ImageRef(number))
+        rows = [Group(text, tuple(pictures)) for text, pictures in groups.items()]
+        return Groups(tuple(sorted(rows, key=lambda row: -len(row.pictures))), answer)
 
     def _run_for(self, images: Pictures, form: str, words: str, options: RunOptions) -> Answer:
-        request = run_request(images, program_for(form, words, self.settings), words, {"form": "set", **options})
+        program = form.format(repr(checked_question(words, self.settings)))
+        request = run_request(images, program, words, {"form": "set", **options})
         return self._wait(answer_request(self.engine, replace(request, own=False)))
 
     def table(
@@ -308,7 +265,23 @@ class ManyQuestions(ABC):
             InputError: there are fewer than two sets.
             CodeVQAError: as :meth:`ask`.
         """
-        return compare_sets(self.ask, self.run, sets, question, options)
+        if len(sets) < 2:
+            raise InputError("One set of pictures cannot be compared.", hint="Give two or more.")
+        ask_options: AskOptions = {"form": "set", **options}
+        answers = [self.ask(sets[0], question, **ask_options)]
+        program = None if answers[0].fallback else answers[0].program
+        running: Any = {name: value for name, value in ask_options.items() if name in RunOptions.__annotations__}
+        for pictures in sets[1:]:
+            try:
+                if program is None:  # a set that was declined or read without a program; so are the others
+                    answers.append(self.ask(pictures, question, **ask_options))
+                else:
+                    answers.append(self.run(pictures, program, question=question, **running))
+            except ProgramError as error:  # what the others say stands
+                if error.answer is None:
+                    raise
+                answers.append(error.answer)
+        return tuple(answers)
 
     def index(self, collection: Collection, progress: ProgressListener | None = None) -> None:
         """Computes ahead what the matcher keeps of a collection's pictures. Questions then begin at once.

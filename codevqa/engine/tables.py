@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Protocol, TypeAlias
 
-from ..collections.collection import Collection, Pictures, StoredPicture, freeze_pictures
+from ..collections.collection import Pictures, StoredPicture, freeze_pictures
 from ..collections.disk_memory import DiskMemory, StoredCell
 from ..core.answer import Answer
 from ..core.answer_rows import answer_cell
@@ -117,9 +117,10 @@ def parse_questions(questions: Questions) -> tuple[Column, ...]:
     if isinstance(questions, Mapping):
         columns = [_column(name, asked) for name, asked in questions.items()]
     else:
-        columns = list(questions)
+        columns = list(questions) if isinstance(questions, Iterable) else []
     if not columns or not all(isinstance(column, Column) for column in columns):
-        raise InputError("A table needs questions.", hint='Give them by name: {"dogs": "How many dogs are there?"}.')
+        hint = 'Pictures come first, then questions by name: {"dogs": "How many dogs are there?"}.'
+        raise InputError("A table needs questions.", hint=hint)
     if len(columns) > MOST_COLUMNS:
         raise InputError(f"A table of {len(columns)} questions is too wide.", hint=f"The limit is {MOST_COLUMNS}.")
     names = [column.name.casefold() for column in columns]
@@ -165,16 +166,14 @@ class TableRun:
         again: int = 0,
     ) -> None:
         self.columns = tuple(columns)
-        self._paths: dict[int, str] = {}
+        sources = freeze_pictures(pictures)
+        self.pictures = load_pictures(sources)
+        self._paths = {
+            place: os.path.abspath(os.fsdecode(source))  # noqa: PTH100 - any name may come
+            for place, source in enumerate(sources)
+            if isinstance(source, str | os.PathLike)
+        }
         """Where pictures lie that are no collection's, by their places."""
-        if isinstance(pictures, Collection):
-            self.pictures: tuple[Picture, ...] = pictures.open()
-        else:
-            sources = freeze_pictures(pictures)
-            self.pictures = load_pictures(sources)
-            for place, source in enumerate(sources):
-                if isinstance(source, str | os.PathLike):
-                    self._paths[place] = os.path.abspath(os.fsdecode(source))  # noqa: PTH100 - any name may come
         self._copies = Counter(picture.key for picture in self.pictures)
         first = self.pictures[0]
         self._memory: DiskMemory | None = first.memory if isinstance(first, StoredPicture) and identity else None

@@ -20,7 +20,7 @@ from .render import (
     styles,
     trace_page,
 )
-from .words import agreement
+from .words import agreement, page_name
 
 __all__ = [
     "LARGE",
@@ -33,6 +33,7 @@ __all__ = [
     "evidence_html",
     "examples_html",
     "gallery_html",
+    "page_name",
     "program_html",
     "styles",
     "trace_page",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 from ..collections.collection import Pictures, freeze_pictures
@@ -11,22 +12,31 @@ from ..core.errors import CodeVQAError, InputError
 from ..core.images import Picture, load_pictures
 from ..core.table import written_whole
 from .render import answer_fragment, trace_page
-from .words import images_of
+from .words import images_of, page_name
 
 
-def save(answer: Answer, path: str | os.PathLike[str], images: Pictures | None = None) -> None:
+def save(answer: Answer, path: str | os.PathLike[str], images: Pictures | None = None) -> Path:
     """Writes an answer's page, first beside its place and then into it. See :meth:`codevqa.Answer.save_html`."""
-    page = trace_page(answer, pictures_of(answer, images))
-    with written_whole(Path(path), "Give another file.") as file:
+    place, pictures = Path(path), pictures_of(answer, images)
+    if place.is_dir():
+        place /= page_name(answer.question, pictures)
+    page = trace_page(answer, pictures)
+    with written_whole(place, "Give another file.") as file:
         file.write(page)
+    return place
 
 
 def fragment(answer: Answer, *, alone: bool = True) -> str:
     """Returns what a notebook shows of an answer; ``alone`` is False on a page that has the styles."""
+    return with_pictures(answer, lambda pictures: answer_fragment(answer, pictures, alone=alone))
+
+
+def with_pictures(answer: Answer, draw: Callable[[tuple[Picture, ...]], str]) -> str:
+    """Returns what is drawn with the pictures of an answer; without any where they cannot be read any more."""
     try:
-        return answer_fragment(answer, pictures_of(answer), alone=alone)
-    except CodeVQAError:  # the pictures are gone; the rest can still be shown
-        return answer_fragment(answer, (), alone=alone)
+        return draw(pictures_of(answer))
+    except CodeVQAError:
+        return draw(())
 
 
 def pictures_of(answer: Answer, images: Pictures | None = None) -> tuple[Picture, ...]:

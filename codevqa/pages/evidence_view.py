@@ -88,7 +88,7 @@ def _evidence_picture(evidence: Evidence, place: int, ref: ImageRef, pictures: S
     label = view.alt
     if grid is not None:
         picture = picture_of(ref, pictures)
-        note = "" if picture else "The picture itself is not at hand: the map alone."
+        note = "" if picture else "The picture is missing, so the map is shown alone."
         about = f"{label} for “{evidence.text}”" if evidence.text else label
         alt = f"Heat map over {about}: most relevant at {peak_place(grid)}"
         view = PictureView(data_uri(overlay(picture, grid, side)), alt)
@@ -124,7 +124,9 @@ def _captions(
         if grid and subset:
             name = picture_name(ref, pictures)
             drawn = data_uri(patch_view(picture_of(ref, pictures), subset, grid, PATCH_SIDE), quality=70)
-            view = PictureView(drawn, f"The {len(subset)} of {math.prod(grid)} patches of {name} it was drawn from")
+            view = PictureView(
+                drawn, f"The {len(subset)} of {math.prod(grid)} patches of {name} that this caption was read from"
+            )
         views.append((text, view))
     return views
 

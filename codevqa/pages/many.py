@@ -99,11 +99,11 @@ def _about(selection: Selection, count: int, doubtful: int) -> tuple[str, ...]:
     low, high = selection.low, selection.high
     sure = f" The true number is {low:,} to {high:,}, with a chance of 90 %." if low < high else ""
     sentence = (
-        (doubtful, "should be checked (marked ?)"),
-        (selection.ruled_out, "ruled out after a quick look"),
+        (doubtful, "are to be checked and have a question mark"),
+        (selection.ruled_out, "were ruled out without a close look"),
         (len(selection.unread), "could not be read"),
-        (selection.left, "not reached in time"),
+        (selection.left, "were not reached in time"),
     )
     more = ", ".join(f"{number:,} {words}" for number, words in sentence if number)
     about = f"The answer rests on {selection.count:,} of {count:,} pictures.{sure}"
-    return about, *([f"Of all pictures: {more}."] if more else [])
+    return about, *([f"Of all pictures, {more}."] if more else [])

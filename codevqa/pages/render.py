@@ -21,7 +21,7 @@ from .evidence_view import evidence_view
 from .heat import heat_gradient
 from .many import LARGE, block_title, blocks, gallery_view, lean
 from .pictures import PictureView, named_words, picture_view
-from .words import agreement, call_words, clean, images_in, images_of, model_name, seconds, value_words
+from .words import agreement, call_words, clean, images_in, images_of, model_name, pictures_name, seconds, value_words
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -33,6 +33,11 @@ FRAGMENT_SIDE = 400
 THUMB = 160
 """Longest side of a small picture, in pixels."""
 MOST_THUMBS = 8
+_STAGES = {
+    "writing": "writing the program",
+    "choosing": "choosing among programs",
+    "reading": "answering without a program",
+}
 
 
 def trace_page(answer: Answer, pictures: Sequence[Picture], baseline: Answer | None = None) -> str:
@@ -98,7 +103,7 @@ def call_html(call: Call | CallBegan, pictures: Sequence[Picture] = ()) -> str:
 
 def calls_html(calls: Sequence[Call], pictures: Sequence[Picture] = ()) -> str:
     """Returns the cards of calls; those of a long loop stand in one table."""
-    return _part("calls", pictures, blocks(calls))
+    return _part("calls", pictures, calls)
 
 
 def gallery_html(answer: Answer, pictures: Sequence[Picture]) -> str:
@@ -109,6 +114,11 @@ def gallery_html(answer: Answer, pictures: Sequence[Picture]) -> str:
 def evidence_html(evidence: Evidence, pictures: Sequence[Picture]) -> str:
     """Returns one piece of evidence."""
     return _part("evidence", pictures, evidence)
+
+
+def notebook_html(macro: str, pictures: Sequence[Picture], *arguments: object) -> str:
+    """Returns a macro of ``macros.html.j2``, filled in, with the styles, as a notebook shows it."""
+    return f'<div class="cv-fragment"><style>\n{styles()}\n</style>\n{_part(macro, pictures, *arguments)}</div>'
 
 
 def demo_html(macro: str, *arguments: object) -> str:
@@ -154,11 +164,12 @@ def _answer_page(
     values = {
         "answer": answer,
         "pictures": pictures,
+        "pictures_name": pictures_name(pictures),
         "beside": (baseline.text, agreement(answer, baseline)) if baseline and answer.text else None,
         "outcome": _outcome(answer),
+        "direct": any(entry.kind == "eyes" for entry in answer.trace.baseline),
         "gallery": [picture_view(ImageRef(n + 1), pictures, side) for n in range(0 if many else count)],
         "many": many,
-        "blocks": blocks(answer.trace.calls),
         "whole": lean(answer).to_dict(),
         "compared": comparisons(program.source, answer.trace.calls, answer.error) if program else (),
         "facts": _facts(answer),
@@ -179,8 +190,8 @@ def _environment() -> Environment:
     )
     # Of the answer inside the page: text that is no valid Unicode is kept as escapes.
     environment.policies["json.dumps_kwargs"] = {"ensure_ascii": True, "allow_nan": False}
-    views = (comparison_view, evidence_view, _state, _thumbs)
-    words = (block_title, call_words, code_lines, model_name, named_words, seconds, value_words)
+    views = (comparison_view, evidence_view, picture_view, _state, _thumbs)
+    words = (block_title, blocks, call_words, code_lines, model_name, named_words, seconds, value_words)
     environment.globals |= {function.__name__.lstrip("_"): function for function in (*views, *words)}
     return environment
 
@@ -228,13 +239,16 @@ def _facts(answer: Answer) -> list[tuple[str, str]]:
 
 
 def _spans(answer: Answer, pictures: Sequence[Picture]) -> list[dict[str, Any]]:
-    """The parts of the time line, in percent of the whole; ``number`` is the call's, 0 for everything else."""
-    calls = answer.trace.calls
+    """The parts of the time line, in percent of the whole; ``number`` is the call's, 0 for what is no call."""
+    calls, stages = answer.trace.calls, answer.stages
     in_calls = sum(call.seconds for call in calls)
     whole = max(answer.seconds, in_calls)
     if not calls or whole <= 0:
         return []
-    parts = [(0, "everything else", whole - in_calls)] if whole > in_calls else []
+    rest = {name: stages.get(stage, 0.0) for stage, name in _STAGES.items()}
+    rest["running the program, without its calls"] = max(0.0, stages.get("running", 0.0) - in_calls)
+    rest["other"] = whole - in_calls - sum(rest.values())
+    parts = [(0, name, took) for name, took in rest.items() if took >= 0.001]
     for block in blocks(calls):
         call, label = block[0], block_title(block)
         if len(block) == 1:

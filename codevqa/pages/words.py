@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Literal
 
 from ..core.answer import Answer
+from ..core.images import Picture
 from ..core.trace import ImageRef, TraceValue
 
 MOST = 200
 """Characters of a value before the rest is cut off."""
 
+MOST_LETTERS = 60
+"""Letters of a file name: in UTF-8 they have four bytes at most, and file systems take 255."""
 _SHIPPED: Mapping[str, str] = {"lm": "language model", "vlm": "vision-language model"}
 """What shipped models are called, where the name of their folder is short."""
 _UNSEEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff\u202a-\u202e\u2066-\u2069\ufeff]")
@@ -33,6 +36,18 @@ def value_words(value: TraceValue, most: int = MOST) -> str:
 def call_words(name: str, arguments: Mapping[str, TraceValue], most: int = MOST) -> str:
     """Returns a call as it reads in a program, such as ``query(image 1, 'What color is it?')``."""
     return f"{name}({', '.join(value_words(value, most) for value in arguments.values())})"
+
+
+def pictures_name(pictures: Sequence[Picture]) -> str:
+    """Returns what to call the pictures of a question together, such as ``garden and 2 more``; empty without a name."""
+    name = next((Path(picture.name).stem for picture in pictures if picture.name), "")
+    return f"{name} and {len(pictures) - 1:,} more" if name and len(pictures) > 1 else name
+
+
+def page_name(question: str, pictures: Sequence[Picture]) -> str:
+    """Returns a file name for the page of an answer, such as ``garden-what-color-is-the-house.html``."""
+    words = re.sub(r"[\W_]+", "-", f"{pictures_name(pictures)} {question}".lower()).strip("-")
+    return f"{words[:MOST_LETTERS].rstrip('-') or 'answer'}.html"
 
 
 def images_in(value: TraceValue) -> Iterator[int]:

@@ -15,6 +15,7 @@ from typing import Any
 from ..core.errors import UnknownNameError
 from ..core.settings import QuerySettings, SetSettings, Settings, WriterSettings
 from ..core.trace import Form
+from .published import published_settings
 
 
 @dataclass(frozen=True)
@@ -63,11 +64,6 @@ _READING = QuerySettings(captions=7, selection="kind")
 (``query.witness``, ``query.stated``) stay off: their gain was measured on drawn pictures alone."""
 _WRITING = WriterSettings(retrieval="both", shots=12)
 """What writes the best programs for real sentences about two pictures (docs/reports/language-models.md)."""
-_AS_PUBLISHED = Settings(
-    writer=WriterSettings(form="completion", programs=1, refuse=False, repairs=0, fit=False),
-    query=QuerySettings(form="completion", fit=False),
-)
-"""The paper's method and nothing that was added to it; every number not named here has the paper's value anyway."""
 _FLOAT32: Mapping[str, Any] = MappingProxyType({"dtype": "float32"})
 _LAVIS = "https://storage.googleapis.com/sfr-vision-language-research/BLIP/models"
 """Where LAVIS keeps its checkpoints. No checksums are published."""
@@ -161,7 +157,7 @@ PRESETS: Mapping[str, Preset] = MappingProxyType(
                 retriever="sentence:sentence-transformers/all-mpnet-base-v2",
                 prompts=_PAPER_PROMPTS,
                 to_choose="The paper's is unavailable: give --lm openai-completion:NAME or --lm transformers:ID.",
-                settings=_AS_PUBLISHED,
+                settings=published_settings(),
                 options={"matcher": _FLOAT32, "captioner": _FLOAT32},
             ),
         )

@@ -51,7 +51,7 @@ async def find_object(context: CallContext, img: Image, object: str) -> list[tup
 async def count(context: CallContext, img: Annotated[Image | list[Image], Image], object: str) -> int:
     """Returns how many such objects are in the image.
 
-    As many as an open-vocabulary detector finds boxes. Of a list of images: how many of them ``select`` selects.
+    The number of boxes of an open-vocabulary detector. For a list of images, the number that ``select`` selects.
     """
     if isinstance(img, list):
         return len(await choose_images(context, "count", img, object))
@@ -66,8 +66,7 @@ async def count(context: CallContext, img: Annotated[Image | list[Image], Image]
 async def crop(context: CallContext, img: Image, object: str) -> Image:
     """Returns the part of the image that shows the object, as an Image.
 
-    The best box of an open-vocabulary detector, and a tenth of its sides around it. The whole image where nothing is
-    found.
+    The best box of an open-vocabulary detector with a tenth of its sides around it. The whole image if there is no box.
     """
     boxes = await boxes_of(context, "crop", img, object, most=1)
     if not boxes:

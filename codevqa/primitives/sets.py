@@ -47,9 +47,8 @@ _SORTED = (
 async def select(context: CallContext, images: list[Image], question: str) -> list[Image]:
     """Returns the images for which the answer to the yes/no question is yes, or that show what is described.
 
-    Each image is asked as ``query`` asks it, many in one batch. A description is asked as "Is there ...?". Where image
-    text matching answers in place of reading (``sets.witness``), it is asked first. A picture that cannot be read is in
-    neither part.
+    Each image is asked like ``query``, many in one batch. A description is asked as "Is there ...?". With
+    ``sets.witness``, image-text matching is asked first. Images that cannot be read are left out, and widen the range.
     """
     return await choose_images(context, "select", images, question)
 
@@ -58,8 +57,7 @@ async def select(context: CallContext, images: list[Image], question: str) -> li
 async def most_common(context: CallContext, images: list[Image], question: str) -> str:
     """Returns the answer to the question that is given for most of the images.
 
-    Each image is asked as ``query`` asks it. Of answers given equally often it is the one that came first. Empty
-    answers do not count.
+    Each image is asked like ``query``. If answers are equally frequent, the first one counts. Empty answers do not.
     """
     if not question.strip():
         raise ValueError("most_common() needs a question, not an empty string")
@@ -77,8 +75,8 @@ async def most_common(context: CallContext, images: list[Image], question: str) 
 async def sort_by(context: CallContext, images: list[Image], question: str) -> list[Image]:
     """Returns the images in order: the greatest number, the surest yes or the best match of the phrase comes first.
 
-    A "How many" question sorts by the number answered, another yes/no question by its chance of yes, and a phrase by
-    the contrastive score of "a picture of" it. Pictures that cannot be read are left out.
+    A "How many" question sorts by the number, a yes/no question by the chance of yes, and a phrase by the contrastive
+    score of "a picture of" it. Images that cannot be read are left out.
     """
     if not question.strip():
         raise ValueError("sort_by() needs a question or a phrase, not an empty string")

@@ -23,8 +23,8 @@ from .signature import GRID, PrimitiveSet, primitive
 async def open_image(context: CallContext, path: str) -> Image:
     """Opens the image at the path and returns it as an Image object.
 
-    The path is a name, ``Image7.jpg``, never a file: it stands for the picture of the question. With several pictures
-    the number picks one.
+    The path is a name, ``Image7.jpg``, never a file. It stands for the picture of the question. The number picks one
+    of several pictures.
     """
     return find_image(context.images, path)
 
@@ -33,7 +33,7 @@ async def open_image(context: CallContext, path: str) -> Image:
 async def open_images(context: CallContext, path: str) -> list[Image]:
     """Opens the images in the set at the path and returns them as a list of Image objects.
 
-    The path is a name, ``ImageSet7.jpg``, never a file: it stands for all pictures of the question, in order.
+    The path is a name, ``ImageSet7.jpg``, never a file. It stands for all pictures of the question, in order.
     """
     return find_images(context.images, path)
 
@@ -42,10 +42,10 @@ async def open_images(context: CallContext, path: str) -> list[Image]:
 async def query(context: CallContext, img: Annotated[Image | list[Image], Image], question: str) -> str:
     """Answers the question about the image in a word or two.
 
-    Few-shot Plug-and-Play VQA: BLIP image-text matching with GradCAM says where the question looks, captions are
-    sampled from there, and the language model reads them and answers. Where there is a vision-language model, that
-    answers. Lower case, and empty where the model gives no answer. A list of images is asked about as one set. Where a
-    yes or no is asked for and the model says neither, the call fails.
+    A vision-language model answers, if there is one. Otherwise few-shot Plug-and-Play VQA answers: BLIP image-text
+    matching with GradCAM shows where to look, captions are sampled there, and the language model reads them. A list of
+    images is one set. The answer is in lower case, and empty if the model gives none. If a yes/no question gets neither
+    yes nor no, the call fails.
     """
     if not question.strip():
         raise ValueError("query() needs a question, not an empty string")
@@ -69,9 +69,9 @@ async def query(context: CallContext, img: Annotated[Image | list[Image], Image]
 async def get_pos(context: CallContext, img: Image, object: str) -> tuple[float, float]:
     """Returns the position (x, y) of the object in the image.
 
-    The patch with the greatest GradCAM relevance, averaged over the tokens of the phrase, as the centre of the patch
-    on a 24x24 grid: x from LEFT to RIGHT, y from BOTTOM up to TOP. Where no model tells that, the centre of a
-    detector's best box, and an error where it finds no such object.
+    The centre of the patch with the greatest GradCAM relevance, averaged over the tokens of the phrase, on a 24x24
+    grid: x from LEFT to RIGHT, y from BOTTOM up to TOP. If no model points, the centre of a detector's best box. The
+    call fails if there is no box.
     """
     if not context.services.grounds:
         boxes = await boxes_of(context, "get_pos", img, object, most=1, centred=True)
@@ -102,8 +102,8 @@ async def get_pos(context: CallContext, img: Image, object: str) -> tuple[float,
 async def find_matching_image(context: CallContext, images: list[Image], phrase: str) -> Image:
     """Returns the image that matches the phrase best.
 
-    The image with the highest BLIP image-text contrastive (ITC) score for "a picture of " and the phrase. Of a large
-    set, where image-text matching answers in place of reading (``sets.witness``), it picks among the 20 highest.
+    The image with the highest BLIP image-text contrastive (ITC) score for "a picture of " and the phrase. With
+    ``sets.witness``, image-text matching picks among the 20 highest of a large set.
     """
     if not images:
         raise ValueError("find_matching_image() needs at least one image")
@@ -122,7 +122,7 @@ async def find_matching_image(context: CallContext, images: list[Image], phrase:
 async def visual_query(context: CallContext, img: Image, question: str) -> str:
     """Answers the question about the image in a word or two, from what can be seen.
 
-    The same as ``query``, by the name that tells it from ``knowledge_query``.
+    The same as ``query``, for prompts that also name ``knowledge_query``.
     """
     answer: str = await query.function(context, img, question)
     return answer
@@ -132,8 +132,8 @@ async def visual_query(context: CallContext, img: Image, question: str) -> str:
 async def knowledge_query(context: CallContext, question: str) -> str:
     """Answers the question in a word or two from general knowledge, without looking at an image.
 
-    The language model that reads captions answers after the knowledge examples of the programs it was shown. It sees
-    no picture, so the question has to name what it is about. Lower case.
+    The language model reads the knowledge examples of the programs it was shown, and answers in lower case. It sees no
+    picture, so the question must name what it is about.
     """
     if not question.strip():
         raise ValueError("knowledge_query() needs a question, not an empty string")

@@ -35,6 +35,7 @@ class Offer:
             as a detector's takes its place.
         serves: names of the built-in primitives that the models serve; None is all but a detector's.
         large: whether programs are about large sets: then they are told of what selects, groups and orders them.
+        bank: the most examples of a prompt set, without those of primitives; None takes all.
 
     Raises:
         SetupError: a prompt set has no examples of the form it is to serve.
@@ -47,8 +48,9 @@ class Offer:
         serves: Collection[str] | None = None,
         *,
         large: bool = False,
+        bank: int | None = None,
     ) -> None:
-        self.bare, self.own, self.serves = prompts, tuple(extra), serves
+        self.bare, self.own, self.serves, self._bank = prompts, tuple(extra), serves, bank
         served = {*VISUAL.names, *KNOWLEDGE.names} if serves is None else serves
         own = {primitive.name for primitive in self.own}
         named = {name for each in prompts.values() for name in each.primitives if name in KNOWLEDGE.names}
@@ -74,7 +76,7 @@ class Offer:
         examples: list[ProgramExample] = [
             example for primitive in self._added_primitives(prompts) for example in primitive.examples
         ]
-        return replace(prompts, examples=(*examples, *prompts.examples)).without(self.lacking)
+        return replace(prompts, examples=(*examples, *prompts.examples[: self._bank])).without(self.lacking)
 
     def _preamble(self, form: Form, *, chat: bool) -> str:
         prompts = self.prompts_for(form)
@@ -97,7 +99,8 @@ class Offer:
         A prompt set that says itself what there is, as the paper's release does, is not added to but by
         ``find_object`` and the user's own.
         """
-        whole = "{api}" in prompts.preamble
+        # A pool of the release without a preamble has ours, and takes no examples with it.
+        whole = "{api}" in prompts.preamble and prompts.wording != "release"
         candidates = (*self._extra, *self._for_sets)
         return tuple(each for each in candidates if whole or each is find_object or each not in (*DETECTION, *SETS))
 

@@ -11,7 +11,8 @@ from dataclasses import dataclass, replace
 from ..metrics.steps import StepSummary
 from ..statistics import Interval
 from .figures import RunFigures, Summary
-from .tables import METHOD_LABELS, by_kind, format_points, pair_label, percent, too_few
+from .labels import METHOD_LABELS, group_label, pair_label
+from .tables import by_kind, format_points, percent, too_few
 
 SHARE = tuple((float(at), f"{at} %") for at in (0, 50, 100))
 """The scale of shares."""
@@ -80,7 +81,7 @@ def cost_chart(summary: Summary) -> Chart:
         share = _share_mark(METHOD_LABELS[method], method, accuracy)
         text = f"{share.text}: {seconds:.3f} s"
         marks.append(replace(share, at=100 * seconds / most, text=text, height=100 * accuracy.value))
-    note = "Upwards: accuracy. To the right: mean seconds a question."
+    note = "Higher is more accurate. Further right is slower."
     return Chart("Accuracy against seconds a question", tuple(marks), _seconds_ticks(most), note=note)
 
 
@@ -95,24 +96,28 @@ def latency_chart(summary: Summary) -> Chart:
         low, first, middle, third, high = (
             100 * value / most for value in map(cost.spread.__getitem__, (5, 25, 50, 75, 95))
         )
-        text = f"median {cost.spread[50]:.3f} s, 95 % in {cost.spread[95]:.3f} s, n {cost.rows:,}"
+        text = f"median {cost.spread[50]:.3f} s, 95 % within {cost.spread[95]:.3f} s, n {cost.rows:,}"
         marks.append(Mark(METHOD_LABELS[method], method, middle, (low, high), text, box=(first, third)))
     what = "dot: median, box: middle half, line: 5 % to 95 % of n questions"
     return Chart("Distribution of seconds a question", tuple(marks), _seconds_ticks(most), what)
 
 
-def kind_charts(summary: Summary) -> Iterator[Chart]:
+def kind_charts(run: RunFigures) -> Iterator[Chart]:
     """Accuracy by kind of question: one chart a key."""
-    for key, groups in by_kind(summary):
+    for key, groups in by_kind(run.summary):
         largest = sorted(groups, key=lambda label: -groups[label].n)[:10]
         marks = [
-            _share_mark(f"{label.replace('_', ' ')}, {METHOD_LABELS[method]}", method, share)
+            _share_mark(
+                f"{label if key else group_label(label, run.info.dataset)}, {METHOD_LABELS[method]}", method, share
+            )
             for label, group in groups.items()
             if label in largest
             for method, share in group.accuracy.items()
         ]
         part = f"The largest {len(largest)} of {len(groups)} groups." if len(largest) < len(groups) else ""
-        yield Chart(f"By {key.replace('_', ' ')}" if key else "Kinds of questions", tuple(marks), SHARE, note=part)
+        yield Chart(
+            f"By {group_label(key, run.info.dataset)}" if key else "Kinds of questions", tuple(marks), SHARE, note=part
+        )
 
 
 def primitive_charts(summary: Summary, steps: StepSummary | None) -> Iterator[Chart]:
@@ -122,10 +127,10 @@ def primitive_charts(summary: Summary, steps: StepSummary | None) -> Iterator[Ch
         for name, figures in summary.primitives.items()
         if figures.accuracy
     ]
-    yield Chart("Right answers of programs that used it", tuple(used), SHARE)
+    yield Chart("Accuracy of programs that call it", tuple(used), SHARE)
     if steps:
         judged = [_share_mark(name, "codevqa", steps.shares[name]) for name in steps.calls if name in steps.shares]
-        yield Chart("Right of the judged calls", tuple(judged), SHARE, "95 % intervals, n judged calls")
+        yield Chart("Judged calls that are right", tuple(judged), SHARE, "95 % intervals, n judged calls")
 
 
 def _share_mark(label: str, colour: str, share: Interval) -> Mark:

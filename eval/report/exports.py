@@ -92,7 +92,9 @@ def _jsonl(example: Example, row: Row, metric: Metric | None) -> str:
 
 def _vqa(example: Example, row: Row, metric: Metric | None) -> str:
     if not example.id.isdecimal():
-        raise InputError(f"The id {example.id!r} is no number, as VQA's are.", hint="Choose another format.")
+        raise InputError(
+            f"The id {example.id!r} is not a number, and VQA's ids are numbers.", hint="Choose another format."
+        )
     return json.dumps({"question_id": int(example.id), "answer": row.prediction}, ensure_ascii=False)
 
 

@@ -87,8 +87,8 @@ class MethodSummary:
     rows: int
     accuracy: Interval | None
     """Mean score of rows with a gold answer; None where every answer is hidden."""
-    fallback: Interval
-    """Share of rows that the baseline answered in the place of a program that failed."""
+    fallback: Interval | None
+    """Share of rows that the baseline answered in the place of a program that failed; None without programs."""
     unanswered: int
     """Rows without any answer; they score as wrong."""
     own: Interval | None
@@ -177,6 +177,19 @@ class Summary:
     """What programs called, by name, most calls first."""
     notes: tuple[str, ...] = ()
     """How intervals were made, and where they are weak."""
+    outside: int = 0
+    """Examples whose pictures or words lie outside of what the models know."""
+
+    @property
+    def outside_note(self) -> str:
+        """Says how many examples lie outside; empty where none does."""
+        if not self.outside:
+            return ""
+        return (
+            f"{self.outside:,} of {self.examples:,} questions lie outside what the models know: their pictures or "
+            "words are unlike those that the models were made for. They were asked anyway. Do not rely on these "
+            "answers: a right one is right by chance."
+        )
 
 
 @dataclass(frozen=True)

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-NOTE = "reported by the paper, with other models (Codex and BLIP large): for orientation, not a comparison"
+NOTE = "the paper's own figures. Its models were others (Codex and BLIP large), so do not compare them with ours"
 
-DRAWN = "the paper's questions are about photographs, these about drawn pictures: neither figure tells of the other"
+DRAWN = "The paper asks about photographs, and this run about drawn pictures: neither predicts the other"
 
 
 @dataclass(frozen=True)

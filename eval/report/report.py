@@ -29,6 +29,7 @@ from . import charts, tables
 from .diff import Difference, compare_runs
 from .examples import ExampleView, show_examples
 from .figures import RunFigures
+from .labels import METHOD_LABELS
 from .reading import folders_of, metric_of, pairs_of
 from .rows import pack_rows
 from .summary import summarize
@@ -58,7 +59,7 @@ def write_report(runs: Sequence[Path], out: Path | None = None, *, data: Path | 
         SetupError: the report cannot be written.
     """
     if not runs or (out is None and len(runs) > 1):
-        raise InputError("A report on several runs needs a folder to go to.", hint="Give --out DIR.")
+        raise InputError("A report on several runs needs a folder.", hint="Give --out DIR.")
     with ExitStack() as open_runs:
         stores = [open_runs.enter_context(Store.open(path)) for path in runs]
         folders = [store.folder.resolve() for store in stores]
@@ -104,7 +105,7 @@ def _render_html(runs: Sequence[RunFigures], shown: Sequence[Sequence[ExampleVie
         runs=runs,
         tables=tables,
         charts=charts,
-        labels=tables.METHOD_LABELS,
+        labels=METHOD_LABELS,
         between=list(_between(runs)),
         costed=[(run, *method) for run in runs for method in run.summary.methods.items() if method[1].cost],
         examples=list(zip(runs, shown, strict=True)),
@@ -137,7 +138,7 @@ def _between(runs: Sequence[RunFigures]) -> Iterator[tuple[str, Difference]]:
 
 def _run_figures(name: str, store: Store, data: Path | None) -> RunFigures:
     if not store.counts():
-        raise InputError(f"{store.folder} has no answers yet.", hint="Go on with it: codevqa eval ... --resume.")
+        raise InputError(f"{store.folder} has no answers yet.", hint="Continue it: codevqa eval ... --resume.")
     metric = metric_of(store.info, data=data)
     summary = summarize(pairs_of(store), metric)
     graphs = _graphs(store, data) if "codevqa" in summary.methods else SceneGraphs()

@@ -17,8 +17,8 @@ from ..metrics.steps import JudgedStep, judge_steps
 from ..task import METHODS, Example, Row
 from .examples import ExampleView
 from .figures import RunFigures
+from .labels import METHOD_LABELS, group_label
 from .reading import answer_of, first_pairs
-from .tables import METHOD_LABELS
 
 MOST = 20_000
 """Questions of one page at most."""
@@ -62,6 +62,7 @@ def pack_rows(runs: Sequence[RunFigures], examples: Sequence[Sequence[ExampleVie
             "gold": ", ".join(dict.fromkeys(example.gold)),
             "answers": [_answer_record(run, example, rows.get(method)) for method in methods],
             "false": list(dict.fromkeys(step.name for step in judged if not step.right)) if judged else None,
+            "outside": sorted({str(kind) for row in rows.values() for kind in row.trace.get("outside", ())}),
             "groups": [example.groups.get(key) for key in keys],
             "pictures": ", ".join(image.name for image in example.images[:MOST_CALLS]),
             "full": full.get((place, example.id)),
@@ -71,7 +72,7 @@ def pack_rows(runs: Sequence[RunFigures], examples: Sequence[Sequence[ExampleVie
     head: dict[str, Any] = {
         "methods": [[method, METHOD_LABELS[method]] for method in methods],
         "runs": [each.name for each in runs],
-        "keys": list(keys),
+        "keys": [group_label(key, runs[0].info.dataset) for key in keys],
         "total": total,
     }
     every = 1
@@ -103,7 +104,7 @@ def _detail_lines(answer: Answer, steps: Iterable[JudgedStep]) -> Iterator[str]:
     if answer.error:
         yield _shorten_text(f"{answer.error.type}: {answer.error.message}")
     for program, why in answer.trace.attempts:
-        yield _shorten_text(f"An attempt that failed, {why.type}: {why.message}\n{program.source}")
+        yield _shorten_text(f"An earlier program failed, {why.type}: {why.message}\n{program.source}")
     if answer.program:
         yield _shorten_text(answer.program.source) + "\n"
     calls = [call for call in enumerate(answer.trace.calls, 1) if not call[1].name.startswith("open_image")]

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from statistics import fmean, stdev
 from typing import Any, NamedTuple
@@ -78,8 +78,10 @@ def summarize(pairs: Iterable[tuple[Example, Mapping[Method, Row]]], metric: Met
         metric=metric.name,
         examples=n,
         hidden=sum(not example.gold for example in examples),
+        outside=len(outside),
         methods={
             name: _method(
+                name,
                 kept[name],
                 clusters,
                 metric,
@@ -94,7 +96,7 @@ def summarize(pairs: Iterable[tuple[Example, Mapping[Method, Row]]], metric: Met
         coverage=Coverage(n, len(unasked), dict(reasons.most_common())),
         confusion={method: _confusion(kept[method][0].values(), examples) for method in slices.scores},
         primitives=_primitive_figures(list(kept.get("codevqa", {}).get(0, {}).values()), clusters),
-        notes=(*_interval_notes(examples, len(names), metric), *_outside_notes(outside, n)),
+        notes=tuple(_interval_notes(examples, len(names), metric)),
     )
 
 
@@ -147,6 +149,7 @@ def _primitive_figures(kept: Sequence[_Kept], clusters: NDArray[np.int64]) -> di
 
 
 def _method(
+    name: Method,
     rows: Mapping[int, Mapping[str, _Kept]],
     clusters: NDArray[np.int64],
     metric: Metric,
@@ -158,14 +161,14 @@ def _method(
     return MethodSummary(
         rows=len(kept),
         accuracy=known_mean([kept_row.score for kept_row in kept], mine),
-        fallback=mean([kept_row.row.fallback for kept_row in kept], clusters=mine),
+        fallback=mean([row.row.fallback for row in kept], clusters=mine) if name == "codevqa" else None,
         unanswered=sum(kept_row.silent for kept_row in kept),
         own=known_mean(own, mine),
         plain=known_mean([kept_row.plain for kept_row in kept], mine),
         errors=_errors(kept),
         tokens=fmean(kept_row.row.tokens for kept_row in kept),
         corpus=corpus,
-        reasons={name: metric.reasons[name] for name, figure in corpus.items() if figure is None},
+        reasons={figure: metric.reasons[figure] for figure, value in corpus.items() if value is None},
         repeats=_repeats([repeat for _, repeat in sorted(rows.items())], clusters) if len(rows) > 1 else None,
         selective=_selective([kept_row for kept_row in kept if not math.isnan(kept_row.score)]),
         cost=_mean_cost([kept_row.cost for kept_row in kept if kept_row.cost is not None]),
@@ -175,30 +178,22 @@ def _method(
 def _interval_notes(examples: Sequence[Example], clusters: int, metric: Metric) -> Iterator[str]:
     n, short = len(examples), sum(0 < len(example.gold) < metric.answers for example in examples)
     if clusters == n:
-        yield "Intervals are 95 %: Wilson's for shares, Student's t for differences, each question by itself."
+        yield "Intervals are 95 %: Wilson's for shares, Student's t for differences. Each question counts by itself."
     else:
         yield (
-            f"Intervals are 95 % and tests by Student's t over the {clusters:,} clusters, the variance by leaving out "
-            "one at a time; shares in Wilson's form."
+            "Intervals are 95 %: Wilson's for shares, Student's t for differences. Questions that go right or wrong "
+            f"together, such as those about one picture, form a cluster. There are {clusters:,} clusters. Variances "
+            "come from leaving out one cluster at a time."
         )
         if clusters < FEW_CLUSTERS:
             yield (
-                f"There are only {clusters:,} clusters, fewer than {FEW_CLUSTERS}: how much they vary is itself known "
-                "badly, and figures hold for others only if these few are like them."
+                f"There are only {clusters:,} clusters, fewer than {FEW_CLUSTERS}. So intervals and tests are rough, "
+                "and other pictures may give other figures."
             )
     if short:
         yield (
-            f"{short:,} of {n:,} questions have fewer than the {metric.answers} accepted answers that {metric.name} is "
-            "made for: they count as right where one of theirs is said (exact match)."
-        )
-
-
-def _outside_notes(outside: Set[str], n: int) -> Iterator[str]:
-    if outside:
-        yield (
-            f"{len(outside):,} of {n:,} questions lie outside of what the models know: pictures look unlike those that "
-            "they were made for, or words are unknown to them. They were asked all the same; what is right of their "
-            "answers is chance."
+            f"{short:,} of {n:,} questions have fewer than the {metric.answers} accepted answers that {metric.name} "
+            "needs. They are scored by exact match with any of theirs."
         )
 
 

@@ -8,6 +8,7 @@ from ...core.text import join_lines
 from ..run.run_info import RunInfo, RunPace
 from ..statistics import Interval
 from .figures import Summary
+from .labels import figure_label
 
 
 def summary_lines(info: RunInfo, summary: Summary, pace: RunPace | None = None) -> list[str]:
@@ -15,6 +16,8 @@ def summary_lines(info: RunInfo, summary: Summary, pace: RunPace | None = None) 
     hidden = f", {summary.hidden:,} without a published answer" if summary.hidden else ""
     lines = [info.chart_warning] if info.chart_warning else []
     lines += [f"{info.data_name} {info.split}: {summary.examples:,} questions{hidden}; {summary.metric}"]
+    if note := summary.outside_note:
+        lines.append(note)
     if info.questions is not None and summary.examples < info.questions:
         lines.append(f"{info.questions:,} were wanted: the run is not complete")
     if info.unofficial:
@@ -26,7 +29,7 @@ def summary_lines(info: RunInfo, summary: Summary, pace: RunPace | None = None) 
         (
             method,
             "not scored" if figures.accuracy is None else str(figures.accuracy),
-            f"{figures.fallback.value:.1%}",
+            "" if figures.fallback is None else f"{figures.fallback.value:.1%}",
             "" if figures.plain is None else f"{figures.plain.value:.1%}",
             f"{figures.unanswered:,}",
             "" if figures.cost is None else f"{figures.cost.seconds:.3f}",
@@ -43,7 +46,7 @@ def summary_lines(info: RunInfo, summary: Summary, pace: RunPace | None = None) 
         if seeds := figures.repeats:
             lines.append(
                 f"{method} over {len(seeds.values)} seeds, n={seeds.n} asked with each  {seeds.mean:.3f} on average, "
-                f"standard deviation {seeds.spread:.3f}; the answer changes on {seeds.changed.value:.1%}"
+                f"standard deviation {seeds.spread:.3f}; the answer differs between seeds on {seeds.changed.value:.1%}"
             )
         if figures.selective is not None:
             errors = ", ".join(
@@ -52,7 +55,9 @@ def summary_lines(info: RunInfo, summary: Summary, pace: RunPace | None = None) 
             lines.append(f"{method} errors  {errors}; area under the curve {figures.selective.aurc:.3f}")
         for name, figure in figures.corpus.items():
             if figure is not None:
-                lines.append(f"{method} {name}  {figure if isinstance(figure, Interval) else f'{figure:.4f}'}")
+                lines.append(
+                    f"{method} {figure_label(name)}  {figure if isinstance(figure, Interval) else f'{figure:.4f}'}"
+                )
         for error in figures.errors:
             first = join_lines(f"first {error.id}: {error.message}")
             lines.append(f"{method} {error.type}  {error.count:,} ({error.share:.1%}), {first}")

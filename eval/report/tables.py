@@ -11,16 +11,15 @@ from ..run.run_info import RunInfo
 from ..statistics import FEW_CLUSTERS, Interval, Paired, holm
 from ..task import METHODS
 from .figures import GroupFigures, RunFigures, Summary
+from .labels import MEANINGS, METHOD_LABELS, figure_label, group_label, pair_label
 from .paper import DRAWN, NOTE, PAPER
 
 FEW = 10
 """Groups of less say next to nothing: they stand apart, untested, and never beside the paper."""
 MOST_LINES = 30
 """Groups of one table; further ones are counted in its note."""
-METHOD_LABELS: Mapping[str, str] = {"codevqa": "CodeVQA", "direct": "Direct", "pnpvqa": "PnP-VQA"}
-"""What a reader sees of a method."""
 GAIN = ("Difference in points", "Better / worse", "p")
-HOLM = "Holm: p as it is when all rows of a table are tested at once."
+HOLM = "The p after Holm allows for testing all rows of a table at once."
 _DOING = {
     "codevqa": "writing a program",
     "direct": "asking a vision-language model once",
@@ -28,7 +27,7 @@ _DOING = {
 }
 TOO_FEW = "too few to say"
 TIED = "\N{NO-BREAK SPACE}"
-"""Keeps a figure and its interval on one line."""
+"""Keeps the two ends of an interval on one line."""
 
 
 @dataclass(frozen=True)
@@ -44,11 +43,11 @@ class TextTable:
 
 
 def percent(share: Interval | None, digits: int = 1) -> str:
-    """Writes ``49.0 % (45.9 to 52.1)``; a dash where there is nothing."""
+    """Writes ``49.0 % (45.9 to 52.1)``, which may go on two lines; a dash where there is nothing."""
     if share is None:
         return "–"
     value, low, high = (f"{100 * number:.{digits}f}" for number in (share.value, share.low, share.high))
-    return f"{value} % ({TOO_FEW if too_few(share) else f'{low} to {high}'})".replace(" ", TIED)
+    return f"{value}{TIED}% {_tied_interval(share, low, high)}"
 
 
 def format_points(difference: Interval | None) -> str:
@@ -56,7 +55,11 @@ def format_points(difference: Interval | None) -> str:
     if difference is None:
         return "–"
     value, low, high = (f"{100 * number:+.1f}" for number in (difference.value, difference.low, difference.high))
-    return f"{value} ({TOO_FEW if too_few(difference) else f'{low} to {high}'})".replace("-", "−").replace(" ", TIED)
+    return f"{value} {_tied_interval(difference, low, high)}".replace("-", "−")
+
+
+def _tied_interval(figure: Interval, low: str, high: str) -> str:
+    return f"({TOO_FEW if too_few(figure) else f'{low} to {high}'})".replace(" ", TIED)
 
 
 def too_few(figure: Interval) -> bool:
@@ -66,7 +69,7 @@ def too_few(figure: Interval) -> bool:
 
 def p_text(paired: Paired | None) -> str:
     """Writes a p-value with the test it is of; a dash where there is nothing."""
-    return "–" if paired is None else f"{paired.p_value:.2g}{TIED}({paired.test})"
+    return "–" if paired is None else f"{paired.p_value:.2g} ({paired.test})"
 
 
 def facts_of_runs(runs: Sequence[RunFigures]) -> dict[str, list[str]]:
@@ -79,7 +82,7 @@ def facts_of_runs(runs: Sequence[RunFigures]) -> dict[str, list[str]]:
 def _run_facts(info: RunInfo, summary: Summary) -> Iterator[tuple[str, str]]:
     yield "data set", f"{info.data_name}, split {info.split}"
     hidden = f", {summary.hidden:,} of them without an answer to compare with" if summary.hidden else ""
-    part = f", from place {info.offset:,} on" if info.offset else ""
+    part = f", after skipping {info.offset:,}" if info.offset else ""
     part += f", at most {info.limit:,}" if info.limit is not None else ""
     missing = info.questions is not None and summary.examples < info.questions
     part += f" of the {info.questions:,} wanted: the run is not complete" if missing else ""
@@ -133,7 +136,7 @@ def result_table(runs: Sequence[RunFigures]) -> TextTable:
             whose = f" in {run.name}" if len(runs) > 1 else ""
             note.append(f"Not the official split{whose}: {run.info.unofficial}.")
     if len(rows) > len(runs):
-        note.append(f"In italics: {NOTE}{f'; {DRAWN}' if any(run.info.drawn for run in runs) else ''}.")
+        note.append(f"In italics: {NOTE}{f'. {DRAWN}' if any(run.info.drawn for run in runs) else ''}.")
     head = ("", "Questions", *(METHOD_LABELS[method] for method in shown), *(() if three else GAIN))
     return TextTable(head, tuple(rows), note=" ".join(note), muted=frozenset(range(len(runs), len(rows))))
 
@@ -158,11 +161,6 @@ def comparison_table(runs: Sequence[RunFigures]) -> TextTable | None:
     return TextTable(head, tuple(rows), "On the same questions", HOLM) if rows else None
 
 
-def pair_label(pair: str) -> str:
-    """Writes ``CodeVQA − Direct`` for ``codevqa-direct``."""
-    return " − ".join(METHOD_LABELS[method] for method in pair.split("-"))
-
-
 def _gain(paired: Paired | None) -> list[str]:
     """Cells under :data:`GAIN`."""
     changed = f"{paired.better:,} / {paired.worse:,}" if paired else "–"
@@ -181,20 +179,20 @@ def sentences(run: RunFigures) -> Iterator[str]:
         difference = paired.difference
         way = "gains" if difference.value > 0 else "loses" if difference.value < 0 else "changes"
         clear = difference.low > 0 or difference.high < 0
-        verdict = "the interval leaves zero out" if clear else "the interval includes zero: this may be chance"
-        verdict = "too few to say" if too_few(difference) else verdict
+        verdict = "The interval excludes zero" if clear else "The interval includes zero, so this may be chance"
+        verdict = "These are too few questions to say" if too_few(difference) else verdict
         yield (
-            f"{what.capitalize()} {way} {abs(100 * difference.value):.1f} points over {over}: {paired.better:,} of "
-            f"{difference.n:,} questions in {difference.clusters:,} clusters changed for the better, {paired.worse:,} "
-            f"for the worse; {verdict}."
+            f"{what.capitalize()} {way} {abs(100 * difference.value):.1f} points over {over}. Of {difference.n:,} "
+            f"questions in {difference.clusters:,} clusters it does better on {paired.better:,} and worse on "
+            f"{paired.worse:,}. {verdict}."
         )
     for method, figures in run.summary.methods.items():
         if repeats := figures.repeats:
             yield (
                 f"{METHOD_LABELS[method]}, over {len(repeats.values)} sampling seeds: "
-                f"{100 * repeats.mean:.2f} % on average, standard deviation {100 * repeats.spread:.2f} points; the "
-                f"answer changes on {percent(repeats.changed)} of the {repeats.n:,} questions asked with every seed. "
-                "Other figures are the first seed's."
+                f"{100 * repeats.mean:.2f} % on average, standard deviation {100 * repeats.spread:.2f} points. The "
+                f"seeds give different answers to {percent(repeats.changed)} of the {repeats.n:,} questions asked with "
+                "every seed. All other figures are of the first seed."
             )
 
 
@@ -239,14 +237,16 @@ def _group_table(info: RunInfo, summary: Summary, key: str, groups: Mapping[str,
             cells += [f"{gain.clusters:,}" if gain else "–", format_points(gain), p_text(tested.get(label))]
             cells.append(f"{adjusted[label]:.2g}" if gain else "–")
         theirs = beside.get(label) if label in many else None
-        rows.append((label.replace("_", " "), *cells, *(columns and (theirs or "–" * len(columns)))))
-    head = ["", "n", *(METHOD_LABELS[method] for method in summary.methods)]
+        rows.append(
+            (label if key else group_label(label, info.dataset), *cells, *(columns and (theirs or "–" * len(columns))))
+        )
+    head = ["Group", "Questions", *(METHOD_LABELS[method] for method in summary.methods)]
     if pair := next(iter(summary.pairs), None):
         difference = f"{pair_label(pair)} in points" if len(summary.methods) > 2 else "Difference in points"
         head += ["Clusters", difference, "p", "p after Holm"]
     note = " ".join(_group_notes(info, summary, key, len(groups), shown, bool(columns)))
     muted = frozenset(place for place, label in enumerate(shown) if label not in many)
-    title = f"By {key.replace('_', ' ')}" if key else "Kinds of questions"
+    title = f"By {group_label(key, info.dataset)}" if key else "Kinds of questions"
     return TextTable((*head, *columns), tuple(rows), title, note, muted)
 
 
@@ -258,9 +258,13 @@ def _group_notes(
     if left := every - len(shown):
         yield f"{left} smaller groups are left out."
     if any(group.n < FEW for group in shown.values()):
-        yield f"In italics: fewer than {FEW} questions, which say next to nothing and are not tested."
-    if few := [label for label, group in shown.items() if any(share.few for share in group.accuracy.values())]:
-        yield f"Of fewer than {FEW_CLUSTERS} clusters: {', '.join(few)}."
+        yield f"In italics: groups of fewer than {FEW} questions. They say next to nothing, and are not tested."
+    if few := [
+        label if key else group_label(label, info.dataset)
+        for label, group in shown.items()
+        if any(share.few for share in group.accuracy.values())
+    ]:
+        yield f"Fewer than {FEW_CLUSTERS} clusters, so the intervals are rough: {', '.join(few)}."
     if summary.pairs:
         yield HOLM
     if paper:
@@ -275,13 +279,12 @@ def corpus(summary: Summary) -> TextTable | None:
     methods = summary.methods
     names = next((figures.corpus for figures in methods.values()), {})
     known = [name for name in names if any(figures.corpus[name] is not None for figures in methods.values())]
-    rows = [
-        (name.replace("_", " "), *(_figure(figures.corpus[name]) for figures in methods.values())) for name in known
-    ]
+    rows = [(figure_label(name), *(_figure(figures.corpus[name]) for figures in methods.values())) for name in known]
     reasons = {name: why for figures in methods.values() for name, why in figures.reasons.items()}
-    note = " ".join(f"No {name}: {why}." for name, why in reasons.items())
+    notes = [MEANINGS[name] for name in known if name in MEANINGS]
+    notes += [f"Not computed: {figure_label(name)}, which {why}." for name, why in reasons.items()]
     head = ("", *(METHOD_LABELS[method] for method in methods))
-    return TextTable(head, tuple(rows), note=note) if rows else None
+    return TextTable(head, tuple(rows), note=" ".join(notes)) if rows else None
 
 
 def certainty(summary: Summary) -> TextTable | None:
@@ -297,7 +300,7 @@ def certainty(summary: Summary) -> TextTable | None:
         (METHOD_LABELS[method], *(f"{100 * error:.1f} %" for error in figures.errors.values()), f"{figures.aurc:.3f}")
         for method, figures in selective.items()
     ]
-    note = "Share of wrong answers where the least sure are left out. The area is their mean over all shares."
+    note = "Share of wrong answers among the surest ones. The area is its mean over all shares; smaller is better."
     return TextTable(head, tuple(rows), note=note)
 
 

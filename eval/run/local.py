@@ -18,7 +18,10 @@ from ..task import Example, Job, Row
 from .provenance import engine_info
 from .run_info import RunInfo
 
-_COLUMNS = ("question", "answer", "program", "fallback", "error", "seconds", "models", "method", "tokens", "warnings")
+_COLUMNS = (
+    *("question", "answer", "program", "fallback", "error", "warnings"),
+    *("seconds", "stages", "models", "method", "tokens"),
+)
 """Keys of an answer that a row has columns for, or that belong to the run."""
 _LONG = ("relevance", "patches", "prompt")
 """What a row leaves out of a call's evidence; of the first, a few maps stay, coarse."""

@@ -9,6 +9,8 @@ from pages_kit import HOSTILE, MATCHED, PICTURES, Read, answer, hostile
 
 from codevqa.core.answer import Answer
 from codevqa.core.events import CallBegan, PromptExample
+from codevqa.core.trace import ImageRef
+from codevqa.engine.sets import Group, Groups
 from codevqa.pages import (
     answer_fragment,
     call_html,
@@ -51,6 +53,9 @@ def test_nothing_breaks_out_of_the_fragments() -> None:
     fragments = [
         answer_fragment(answer, pictures),
         program_html(answer.program.source, answer.trace.calls, answer.error),
+        answer.program._repr_html_(),
+        answer.trace._repr_html_(),
+        Groups((Group(HOSTILE, (ImageRef(1), ImageRef(2))),), replace(answer, sources=pictures))._repr_html_(),
         examples_html([PromptExample(HOSTILE, HOSTILE, HOSTILE)]),
         call_html(CallBegan(1, HOSTILE, {HOSTILE: HOSTILE}, 1), pictures),
         *(call_html(call, pictures) for call in answer.trace.calls),

@@ -1,5 +1,5 @@
 "use strict";
-// The list of all questions. What comes from data or models is only ever set as text, never as markup.
+// Sorts tables, and lists all questions. What comes from data or models is only ever set as text, never as markup.
 
 const PAGE = 100;
 const main = document.getElementById("questions");
@@ -16,6 +16,40 @@ const button = (label, act) => {
   return made;
 };
 const shown = number => number.toLocaleString("en");
+
+// -- sorting --------------------------------------------------------------------------------------------------------
+
+const words = new Intl.Collator("en", { numeric: true });
+const NEXT = { none: "ascending", ascending: "descending", descending: "none" };
+
+// Orders by numbers where both texts begin with one, else as words; what is empty comes last.
+function sorted(items, textOf, order) {
+  if (order === "none") return items;
+  const keyed = items.map(item => [item, textOf(item).replace("−", "-").replace(/^–$|,(?=\d{3})/g, "")]);
+  const compare = (a, b) => parseFloat(a) - parseFloat(b) || words.compare(a, b);
+  const way = order === "ascending" ? 1 : -1;
+  return keyed.sort(([, a], [, b]) => !a - !b || way * compare(a, b)).map(([item]) => item);
+}
+
+function sortable(heads, act) {
+  for (const [at, head] of heads.entries()) {
+    if (!head.textContent) continue;
+    head.setAttribute("aria-sort", "none");
+    head.replaceChildren(button(head.textContent, () => act(at, NEXT[head.getAttribute("aria-sort")])));
+  }
+}
+
+function mark(heads, place, order) {
+  for (const [at, head] of heads.entries()) if (head.firstElementChild) head.setAttribute("aria-sort", at === place ? order : "none");
+}
+
+for (const table of document.querySelectorAll(".wide table:not(.matrix)")) {
+  const rows = [...table.tBodies[0].rows], heads = [...table.tHead.rows[0].cells];
+  if (rows.length > 2) sortable(heads, (at, order) => {
+    table.tBodies[0].append(...sorted(rows, row => row.cells[at].textContent, order));
+    mark(heads, at, order);
+  });
+}
 
 async function unpacked() {
   if (!window.DecompressionStream) throw new Error("The list needs a browser of 2023 or later.");
@@ -38,12 +72,12 @@ function ofAll(row) {
   if (row.answers.length < 2 || !row.answers.every(Boolean)) return [];
   const same = row.answers.every(one => one.said === row.answers[0].said);
   const right = row.answers.filter(one => one.right).length;
-  return [same ? "same answer" : "answers differ", ...(right === 1 ? ["only one is right"] : [])];
+  return [same ? "same answer" : "different answers", ...(right === 1 ? ["only one is right"] : [])];
 }
 
-function ofSteps(row) {
+function ofCalls(row) {
   if (!row.false) return ["none judged"];
-  return row.false.length ? ["a step is false", ...row.false.map(name => `${name} is false`)] : ["all judged are true"];
+  return row.false.length ? ["any wrong", ...row.false.map(name => `${name} wrong`)] : ["all right"];
 }
 
 function ofErrors(row) {
@@ -61,7 +95,7 @@ function looksAt(methods) {
     ...against("direct", "the direct question"),
     ...against("pnpvqa", names.includes("direct") ? "PnP-VQA" : "the baseline"),
     ...(names.includes("codevqa") ? [
-      ["Right for the wrong reason", { codevqa: "right", steps: "a step is false" }],
+      ["Right for the wrong reason", { codevqa: "right", calls: "any wrong" }],
       ["The program failed and the baseline answered", { codevqa: "fallback" }],
     ] : []),
     ...(names.length > 1 ? [["No method is right", Object.fromEntries(names.map(name => [name, "wrong"]))]] : []),
@@ -76,21 +110,37 @@ function begin(data) {
   const { rows } = data;
   for (const row of rows)
     row.text = [row.question, row.gold, ...row.answers.map(one => one?.said ?? ""), row.id, row.trace].join("\n").toLowerCase();
-  const filters = [
+  const ofAnswers = [
     ...data.methods.map(([name, label], at) => [name, label, row => ofMethod(row, at)]),
-    ["between", "Between them", ofAll],
-    ["steps", "Steps", ofSteps],
+    ["between", "Methods compared", ofAll],
+    ["calls", "Judged calls", ofCalls],
     ["error", "Error", ofErrors],
     ["run", "Run", row => [data.runs[row.run]]],
-    ...data.keys.map((key, at) => [`group.${key}`, key.replaceAll("_", " "), row => row.groups[at] == null ? [] : [row.groups[at]]]),
-  ].map(([name, label, values]) => ({ name, label, values, select: make("select") }));
+  ];
+  const ofQuestions = [
+    ["outside", "Unknown to the models", row => row.outside.length ? row.outside : ["nothing"]],
+    ...data.keys.map((key, at) => [`group.${key}`, key, row => row.groups[at] == null ? [] : [row.groups[at]]]),
+  ];
+  const filters = [["Filter by answer", ofAnswers], ["Filter by question", ofQuestions]].flatMap(([legend, all]) =>
+    all.map(([name, label, values]) => ({ legend, name, label, values, select: make("select") })));
+  const columns = [
+    ["question", "Question", row => row.question], ["gold", "Gold answer", row => row.gold],
+    ...data.methods.map(([name, label], at) => [name, label, ({ answers: { [at]: one } }) => one ? `${one.right ? 0 : 1} ${one.said}` : ""]),
+    ["wrong", "Errors", row => ofWrong(row).join(", ")],
+  ];
 
   const wanted = new URLSearchParams(location.hash.slice(1)); // what is chosen, kept in the address
+  const sortedBy = chosen => {
+    const [name, order] = (chosen.get("sort") ?? "").split(" ");
+    return [order in NEXT ? columns.findIndex(([column]) => column === name) : -1, order];
+  };
   const find = chosen => {
     const active = filters.filter(one => chosen.get(one.name));
     const words = (chosen.get("search") ?? "").toLowerCase().split(/\s+/).filter(Boolean);
-    return rows.filter(row => words.every(word => row.text.includes(word))
+    const kept = rows.filter(row => words.every(word => row.text.includes(word))
       && active.every(one => one.values(row).includes(chosen.get(one.name))));
+    const [place, order] = sortedBy(chosen);
+    return place < 0 ? kept : sorted(kept, columns[place][2], order);
   };
   const choose = (values, anew = false) => {
     if (anew) for (const name of [...wanted.keys()]) wanted.delete(name);
@@ -101,35 +151,40 @@ function begin(data) {
 
   const search = make("input", { type: "search", placeholder: "question, answer, program", "aria-label": "Search" });
   search.addEventListener("input", () => choose({ search: search.value }));
-  const grid = make("div", { class: "filters" });
-  for (const { name, label, values, select } of filters) {
+  const grids = new Map();
+  for (const { legend, name, label, values, select } of filters) {
     const counts = new Map();
     for (const row of rows) for (const value of values(row)) counts.set(value, (counts.get(value) ?? 0) + 1);
     if (counts.size < 2) continue;
-    const sorted = [...counts].sort((a, b) => a[0] - b[0] || b[1] - a[1] || (a[0] < b[0] ? -1 : 1));
+    const ordered = [...counts].sort((a, b) => a[0] - b[0] || b[1] - a[1] || (a[0] < b[0] ? -1 : 1));
     select.append(make("option", { value: "" }, "any"),
-      ...sorted.map(([value, n]) => make("option", { value }, `${value} (${shown(n)})`)));
+      ...ordered.map(([value, n]) => make("option", { value }, `${value} (${shown(n)})`)));
     select.addEventListener("change", () => choose({ [name]: select.value }));
-    grid.append(make("label", {}, make("span", {}, label), select));
+    if (!grids.has(legend)) grids.set(legend, make("fieldset", { class: "filters" }, make("legend", {}, legend)));
+    grids.get(legend).append(make("label", {}, make("span", {}, label), select));
   }
   const looks = looksAt(data.methods).map(([label, values]) => [label, values, find(new Map(Object.entries(values))).length])
     .filter(([, , n]) => n).map(([label, values, n]) => button(`${label} (${shown(n)})`, () => choose(values, true)));
 
-  const list = make("ol", { class: "rows", "aria-label": "Questions" });
+  const list = make("tbody"), heads = columns.map(([, label]) => make("th", { scope: "col" }, label));
+  const table = make("table", { class: "rows", "aria-label": "Questions" }, make("thead", {}, make("tr", {}, ...heads)), list);
+  sortable(heads, (at, order) => choose({ sort: order === "none" ? "" : `${columns[at][0]} ${order}` }));
   const status = make("p", { role: "status" });
-  let matching = [];
+  let matching = [], count = 0;
   const more = button("More", () => grow());
   const grow = () => {
-    const at = list.children.length;
-    list.append(...matching.slice(at, at + PAGE).map(row => item(row, data)));
-    more.hidden = list.children.length === matching.length;
+    list.append(...matching.slice(count, count + PAGE).map(row => item(row, data, columns)));
+    count = Math.min(count + PAGE, matching.length);
+    more.hidden = count === matching.length;
   };
 
   function show() {
     search.value = wanted.get("search") ?? "";
     for (const one of filters) one.select.value = wanted.get(one.name) ?? "";
     matching = find(wanted);
+    mark(heads, ...sortedBy(wanted));
     list.replaceChildren();
+    count = 0;
     grow();
     const whole = matching.length === rows.length ? "" : ` of ${shown(rows.length)}`;
     const good = data.methods.map(([, label], at) => [label, matching.filter(row => row.answers[at]?.right).length])
@@ -140,25 +195,32 @@ function begin(data) {
 
   const part = data.every > 1 ? `Of ${shown(data.total)} questions, one in ${shown(data.every)} is listed here.` : "";
   main.append(part && make("p", { class: "note" }, part), make("div", { class: "looks" }, ...looks),
-    make("div", { class: "find", role: "search" }, search, button("Clear", () => choose({}, true))), grid, status, list, more);
+    make("div", { class: "find", role: "search" }, search, button("Clear", () => choose({}, true))), ...grids.values(), status, table, more);
   show();
   main.dataset.whole = "yes";
 }
 
-function item(row, data) {
-  const answer = (label, said, good) => make("span", {}, make("span", { class: "soft" }, `${label} `), make("b", {}, said), verdict(good));
-  const said = row.answers.map((one, at) =>
-    one ? answer(one.fallback ? "fallback" : data.methods[at][1], one.said || "(nothing)", one.right) : "");
-  const wrong = [ofErrors(row).slice(1).join(", "), row.false?.length ? `false: ${row.false.join(", ")}` : ""]
-    .map(text => text && make("span", { class: "wrong" }, text));
-  const box = make("details", {}, make("summary", {}, make("span", { class: "asked" }, row.question),
-    make("span", { class: "answers" }, answer("gold", row.gold || "hidden"), ...[...said, ...wrong].filter(Boolean))));
-  box.addEventListener("toggle", () => box.append(opened(row, data)), { once: true });
-  return make("li", {}, box);
+const ofWrong = row => [...ofErrors(row).slice(1), ...(row.false ?? []).map(name => `${name} wrong`)];
+
+function item(row, data, columns) {
+  const said = row.answers.map(one =>
+    one ? [one.said || "(nothing)", one.fallback ? make("span", { class: "soft" }, " (fallback)") : "", verdict(one.right)] : []);
+  const cells = [[row.gold || "hidden"], ...said, ofWrong(row).map((text, at) => `${at ? ", " : ""}${text}`)];
+  const open = button(row.question, () => {
+    const closed = open.getAttribute("aria-expanded") === "false";
+    open.setAttribute("aria-expanded", closed);
+    if (closed) line.after(make("tr", {}, make("td", { colspan: columns.length }, opened(row, data))));
+    else line.nextSibling.remove();
+  });
+  open.className = "asked";
+  open.setAttribute("aria-expanded", "false");
+  const line = make("tr", {}, make("th", { scope: "row" }, open),
+    ...cells.map((cell, at) => make("td", { "data-label": columns[at + 1][1] }, ...cell)));
+  return line;
 }
 
 function opened(row, data) {
-  const groups = data.keys.map((key, at) => row.groups[at] && `${key.replaceAll("_", " ")}: ${row.groups[at]}`);
+  const groups = data.keys.map((key, at) => row.groups[at] && `${key}: ${row.groups[at]}`);
   const link = row.full ? make("a", { href: `#${row.full}` }, "With its pictures and heat maps, among the examples") : "";
   return make("div", { class: "opened" },
     make("p", { class: "note" }, [row.id, row.pictures, ...groups].filter(Boolean).join("; ")), link, make("pre", {}, row.trace));
