@@ -52,8 +52,8 @@ SLOW = ("make", "pip", *(f"codevqa {name}" for name in ("demo", "mini-data", "ev
 """Lines that begin so are run by a slow test, which runs their whole page."""
 PHOTOGRAPHS = ("photos/", "summer/", "winter/", "NAME", "my.toml")
 """Commands with these need a model of photographs: a server on this machine stands for it."""
-
-
+LEFT_OPEN = re.compile(r"\.\.\.|(?<!--model) [A-Z]{2,}|codevqa [a-z-]+$| --[a-z-]+$")
+"""Commands within the text that leave something to the reader. Only their options are checked."""
 PRESET = 'preset = "api"\nlanguage_model = "openai:NAME"\neyes = "openai:NAME"\n'
 
 
@@ -116,6 +116,13 @@ def prompts(engines: Engines, mini: CodeVQA, monkeypatch: pytest.MonkeyPatch) ->
     return sent
 
 
+def forget_plugins(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Makes plugins be looked for anew, as each process does."""
+    importlib.invalidate_caches()
+    for name, value in {"_parts": {}, "_looked": False, "included": []}.items():
+        monkeypatch.setattr(plugins, name, value)
+
+
 @pytest.fixture
 def typist(
     tmp_path: Path, codevqa: CommandLine, prompts: list[str], serve: Serve, monkeypatch: pytest.MonkeyPatch
@@ -131,13 +138,12 @@ def typist(
     (tmp_path / ".venv").symlink_to(sys.prefix)
 
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(plugins, "_parts", {})
-    monkeypatch.setattr(plugins, "_looked", False)
-    monkeypatch.setattr(plugins, "included", [])
+    forget_plugins(monkeypatch)
     monkeypatch.setattr("webbrowser.open", lambda url: True)
     monkeypatch.syspath_prepend(str(tmp_path / "pip"))
     (preset := tmp_path / "photographs.toml").write_text(PRESET)
     photographs = {"OPENAI_BASE_URL": serve(answer_for_photographs).url, "CODEVQA_PRESET": str(preset)}
+    monkeypatch.setenv("OPENAI_BASE_URL", photographs["OPENAI_BASE_URL"])  # for Python: commands do not see it
     with ExitStack() as stack:
         cards = {"OPENAI_BASE_URL": stack.enter_context(serving(Fault(""))).url}
 
@@ -177,12 +183,8 @@ def steps_between(
         codevqa("mini-data", "drawn", "--only", "covr", "--images", "4")
         (folder / "drawn" / "covr").rename(folder / "covr")
 
-    def look_for_packages() -> None:
-        importlib.invalidate_caches()
-        monkeypatch.setattr(plugins, "_looked", False)
-
     return {
-        "codevqa eval brightness/": look_for_packages,
+        "codevqa eval brightness/": lambda: forget_plugins(monkeypatch),
         "codevqa eval hf://": serve_table,
         "codevqa eval gqa": shorten,
         "codevqa report runs/gqa runs/other": lambda: shutil.copytree(folder / "runs/gqa", folder / "runs/other"),
@@ -197,6 +199,9 @@ def test_what_a_page_shows_is_what_comes(page: str, typist: Reader) -> None:
     for block in blocks(page):
         if block.name not in NOT_RUN:
             typist.follow(block, leave_out=SLOW)
+    for line in inline_commands(page):
+        if not line.startswith(SLOW) and not LEFT_OPEN.search(line):
+            typist.run(line)
 
 
 @pytest.mark.slow
