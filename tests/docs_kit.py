@@ -64,6 +64,7 @@ class Block:
 
 
 def read(page: str) -> str:
+    """Returns the text of a page by its path in the checkout."""
     return (ROOT / page).read_text(encoding="utf-8")
 
 
@@ -114,9 +115,15 @@ class Reader:
         codevqa: CommandLine,
         variables: Callable[[str], dict[str, str]],
         before: dict[str, Callable[[], object]],
+        says: dict[str, str],
     ) -> None:
-        """``variables`` gives the environment of a line, ``before`` what is done first where a line begins so."""
-        self.folder, self.codevqa, self.variables, self.before = folder, codevqa, variables, before
+        """Makes a reader.
+
+        ``variables`` gives the environment of a line. Where a line begins so, ``before`` is done first, and what it
+        prints holds the words of ``says``.
+        """
+        self.folder, self.codevqa, self.variables = folder, codevqa, variables
+        self.before, self.says = before, says
         self.printed = ""
         """Output of the last Python block."""
 
@@ -162,6 +169,8 @@ class Reader:
             assert done.returncode == 0, f"{line}\n{done.stdout}{done.stderr}"
             assert [path for path in files if not path.exists()] == [], line
             assert done.stdout or files or not ours, f"{line}\n{done.stderr}"
+            words_said = [said for begin, said in self.says.items() if line.startswith(begin)]
+            assert all(said in done.stdout + done.stderr for said in words_said), (line, words_said, done)
         return done
 
     def _at(self, word: str) -> Path:

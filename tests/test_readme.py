@@ -20,7 +20,17 @@ from typing import Any
 import pytest
 import typer
 from cli_kit import ROOT, CommandLine, Engines
-from docs_kit import OURS, Reader, answer_for_photographs, blocks, draw_photographs, inline_commands, read, run_python
+from docs_kit import (
+    OURS,
+    Block,
+    Reader,
+    answer_for_photographs,
+    blocks,
+    draw_photographs,
+    inline_commands,
+    read,
+    run_python,
+)
 from hub_kit import know_only, serve_hub
 from openai_kit import Serve
 from PIL import Image
@@ -28,7 +38,7 @@ from PIL import Image
 sys.path.insert(0, str(ROOT / "benchmarks"))
 from doctor import Fault, serving
 
-from codevqa import Answer, CodeVQA, Settings, Writer, plugins
+from codevqa import Answer, CodeVQA, CodeVQAError, Settings, Writer, plugins
 from codevqa.cli.main import app
 from codevqa.core.images import load_pictures
 from codevqa.models.fakes import ScriptedLM
@@ -52,6 +62,16 @@ SLOW = ("make", "pip", *(f"codevqa {name}" for name in ("demo", "mini-data", "ev
 """Lines that begin so are run by a slow test, which runs their whole page."""
 PHOTOGRAPHS = ("photos/", "summer/", "winter/", "NAME", "my.toml")
 """Commands with these need a model of photographs: a server on this machine stands for it."""
+SAYS = {
+    "make demo": "6 questions, ",
+    "codevqa ask examples/pictures/shelf": "2\n",
+    "codevqa download base --dry-run": "5.4 GB to download:",
+    "codevqa report runs/gqa": "runs/gqa",
+    'codevqa table photos/ --ask "dog: Is there a dog?" --label 40': "Say the truth of 9 random",
+    'codevqa table photos/ --ask "dog: Is there a dog?" --labels': "dog = yes: 9 of 9 pictures, 9 to 9",
+    "codevqa doctor": ": passed",
+}
+"""What a page says, beside a line that begins so or in other words, that the line prints."""
 LEFT_OPEN = re.compile(r"\.\.\.|(?<!--model) [A-Z]{2,}|codevqa [a-z-]+$| --[a-z-]+$")
 """Commands within the text that leave something to the reader. Only their options are checked."""
 PRESET = 'preset = "api"\nlanguage_model = "openai:NAME"\neyes = "openai:NAME"\n'
@@ -152,7 +172,7 @@ def typist(
                 return cards
             return photographs if any(word in line for word in PHOTOGRAPHS) else {}
 
-        yield Reader(tmp_path, codevqa, variables, steps_between(tmp_path, codevqa, stack, monkeypatch))
+        yield Reader(tmp_path, codevqa, variables, steps_between(tmp_path, codevqa, stack, monkeypatch), SAYS)
 
 
 def steps_between(
@@ -210,6 +230,26 @@ def test_what_a_page_shows_is_what_comes_of_its_slow_lines_too(page: str, typist
     for block in blocks(page):
         if block.name not in NOT_RUN:
             typist.follow(block)
+
+
+@pytest.mark.parametrize(
+    ("kind", "text"),
+    [
+        ("yaml", "a: 1"),
+        ("", " A ─► B"),
+        ("sh", "codevqa frobnicate"),
+        ("sh", "codevqa ask garden.png -q 'Is there a red house?' --trces out.html"),
+        ("sh", "codevqa ask elsewhere.png -q 'Is there a red house?'"),
+        ("text", "$ codevqa ask garden.png -q 'Is there a red house?' --quiet\nno\n"),
+        ("text", "what no program printed\n"),
+        ("python", "print(1 + 1)  # in all: 3"),
+        ("python", "CodeVQA.from_preset('mini')"),
+        ("toml", "[query]\ncaption = 3"),
+    ],
+)
+def test_a_block_that_is_new_and_false_fails(kind: str, text: str, typist: Reader) -> None:
+    with pytest.raises((AssertionError, NameError, CodeVQAError)):
+        typist.follow(Block("docs/new.md", 1, kind, text, ""))
 
 
 def test_every_block_that_is_not_run_is_there() -> None:
