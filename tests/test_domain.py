@@ -267,7 +267,7 @@ def test_an_evaluation_says_how_many_questions_lie_outside(
     lines = [{"images": [str(path)], "question": question, "answer": "no"} for path, question in asked]
     (tmp_path / "mine.jsonl").write_text("\n".join(map(json.dumps, lines)))
     done = codevqa("eval", tmp_path / "mine.jsonl", "--out", tmp_path / "run", "--method", "pnpvqa", "--quiet")
-    assert "2 of 3 questions lie outside of what the models know" in done.stdout, done.stderr
+    assert "2 of 3 questions lie outside what the models know" in done.stdout, done.stderr
 
 
 def test_the_trace_page_says_so_before_the_answer(asking: dict[bool, CodeVQA]) -> None:
