@@ -72,7 +72,7 @@ def blocks(page: str) -> list[Block]:
     """Returns the blocks of a page in order."""
     text = read(page)
     return [
-        Block(page, number, *found.groups(), text[: found.start()])
+        Block(page, number, found[1], found[2], text[: found.start()])
         for number, found in enumerate(FENCED.finditer(text), 1)
     ]
 
