@@ -277,3 +277,8 @@ def test_leaving_a_stream_ends_what_is_under_way() -> None:
         gate.open.set()
         assert texts(gated.ask_many([(RED, "Is it red?")], method="pnpvqa")) == ["yes"]
     assert not {"Held 2?", "Held 3?"} & set(gate.questions), "they wait for the first two, and nobody for them"
+
+
+def test_one_text_is_no_list_of_sets(mini: CodeVQA) -> None:
+    with pytest.raises(InputError, match="Give a list of two or more"):
+        mini.compare("photos/", "How many houses are there?")  # type: ignore[arg-type]

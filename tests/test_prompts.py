@@ -134,6 +134,10 @@ def test_nothing_of_ours_displaces_a_program_of_the_release(tmp_path: Path) -> N
     assert "find_object" in writer.preamble("set")
     ours = Writer(ScriptedLM([]), load_prompt_set("covr"), settings=settings, serves=serves).prompts["set"].examples
     assert "count-3" in [example.id for example in ours]  # where the prompts are ours, they show it
+    release = WriterSettings(selection="fixed", wording="release")
+    released = Writer(ScriptedLM([]), load_prompt_set("covr"), settings=release, serves=serves)
+    assert released.prompts["set"].examples == load_prompt_set("covr").examples
+    assert "count(" not in released.preamble("set")
 
 
 def test_examples_are_chosen_among_the_first_of_a_bank() -> None:

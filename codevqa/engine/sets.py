@@ -265,8 +265,9 @@ class ManyQuestions(ABC):
             InputError: there are fewer than two sets.
             CodeVQAError: as :meth:`ask`.
         """
-        if len(sets) < 2:
-            raise InputError("One set of pictures cannot be compared.", hint="Give two or more.")
+        if not isinstance(sets, list | tuple) or len(sets) < 2:
+            hint = "Give a list of two or more: [codevqa.Collection(PATH), codevqa.Collection(OTHER)]."
+            raise InputError("One set of pictures cannot be compared.", hint=hint)
         ask_options: AskOptions = {"form": "set", **options}
         answers = [self.ask(sets[0], question, **ask_options)]
         program = None if answers[0].fallback else answers[0].program

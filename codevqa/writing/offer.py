@@ -36,6 +36,7 @@ class Offer:
         serves: names of the built-in primitives that the models serve; None is all but a detector's.
         large: whether programs are about large sets: then they are told of what selects, groups and orders them.
         bank: the most examples of a prompt set, without those of primitives; None takes all.
+        release: whether prompts are as the paper's release words them: then nothing of ours is added.
 
     Raises:
         SetupError: a prompt set has no examples of the form it is to serve.
@@ -49,8 +50,10 @@ class Offer:
         *,
         large: bool = False,
         bank: int | None = None,
+        release: bool = False,
     ) -> None:
         self.bare, self.own, self.serves, self._bank = prompts, tuple(extra), serves, bank
+        self._release = release
         served = {*VISUAL.names, *KNOWLEDGE.names} if serves is None else serves
         own = {primitive.name for primitive in self.own}
         named = {name for each in prompts.values() for name in each.primitives if name in KNOWLEDGE.names}
@@ -100,7 +103,7 @@ class Offer:
         ``find_object`` and the user's own.
         """
         # A pool of the release without a preamble has ours, and takes no examples with it.
-        whole = "{api}" in prompts.preamble and prompts.wording != "release"
+        whole = "{api}" in prompts.preamble and not self._release and prompts.wording != "release"
         candidates = (*self._extra, *self._for_sets)
         return tuple(each for each in candidates if whole or each is find_object or each not in (*DETECTION, *SETS))
 

@@ -72,7 +72,9 @@ class Writer:
     ) -> None:
         self.language_model, self.retriever = language_model, retriever
         self.settings, self.seed = settings, seed
-        self._offer = Offer(by_form(prompts), extra, serves, large=large, bank=settings.bank)
+        self._offer = Offer(
+            by_form(prompts), extra, serves, large=large, bank=settings.bank, release=settings.wording == "release"
+        )
         self._examples = ExampleChoice(self._offer, retriever, settings, seed)
         self.primitives = self._offer.primitives
         """All that programs may call, whichever of them a prompt set describes."""
