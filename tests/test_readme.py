@@ -61,7 +61,7 @@ SAYS = {
     "make demo": "6 questions, ",
     "codevqa ask examples/pictures/shelf": "2\n",
     "codevqa download base --dry-run": "5.4 GB to download:",
-    "codevqa report runs/gqa": "runs/gqa",
+    "codevqa report runs/gqa": "accuracy [95 %]",
     'codevqa table photos/ --ask "dog: Is there a dog?" --label 40': "Say the truth of 9 random",
     'codevqa table photos/ --ask "dog: Is there a dog?" --labels': "dog = yes: 9 of 9 pictures, 9 to 9",
     "codevqa doctor": ": passed",
@@ -134,6 +134,8 @@ def prompts(engines: Engines, mini: CodeVQA, monkeypatch: pytest.MonkeyPatch) ->
 def forget_plugins(monkeypatch: pytest.MonkeyPatch) -> None:
     """Makes plugins be looked for anew, as each process does."""
     importlib.invalidate_caches()
+    for name in ("my", "brightness"):  # what docs/own-primitive.md includes and installs
+        sys.modules.pop(name, None)
     for name, value in {"_parts": {}, "_looked": False, "included": []}.items():
         monkeypatch.setattr(plugins, name, value)
 
