@@ -1,5 +1,5 @@
-"""Makes the answer that the README and the demo begin with: its trace page, docs/examples/answer.html, a picture of the
-page, and the demo's codevqa/demo/pictures/first.json.
+"""Makes the answer that README begins with: its page, docs/examples/answer.html, and a picture of the page; and the
+answer that the demo begins with, codevqa/demo/pictures/first.json.
 
 ``make screenshot`` runs it. It needs Chromium, as the tests of the page do.
 """
@@ -13,6 +13,7 @@ from pathlib import Path
 from playwright.sync_api import sync_playwright
 
 from codevqa import CodeVQA
+from codevqa.demo.pictures import shipped_questions
 
 HERE = Path(__file__).resolve().parent
 PAGE = HERE / "examples" / "answer.html"
@@ -30,10 +31,9 @@ def main() -> None:
         path.parent.mkdir(exist_ok=True)
     with CodeVQA.from_preset("mini") as vqa:
         vqa.ask("examples/pictures/garden.png", "Is it day?")  # so that the times shown are those of a warm engine
-        picture = HERE.parent / "examples" / "pictures" / name
-        answer = vqa.ask(picture, question)
-        answer.save_html(PAGE)
-        both = [result.to_dict() for result in (answer, vqa.ask(picture, question, method="pnpvqa"))]
+        vqa.ask(HERE.parent / "examples" / "pictures" / name, question).save_html(PAGE)
+        pictures, first = shipped_questions()[0]
+        both = [vqa.ask(pictures, first).to_dict(), vqa.ask(pictures, first, method="pnpvqa").to_dict()]
     FIRST.write_text(json.dumps(both, ensure_ascii=False, allow_nan=False) + "\n", "utf-8")
     program = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
     with sync_playwright() as playwright:

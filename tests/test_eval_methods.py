@@ -136,7 +136,7 @@ def test_every_two_methods_are_compared_on_the_same_questions(tmp_path: Path, co
     assert "codevqa - direct  0.250 [" in lines and "(better 24, worse 12" in lines
     text = read(run).text
     for words in (
-        "Writing a program gains 25.0 points over asking a vision-language model once: 24 of 48 questions",
+        "Writing a program gains 25.0 points over asking a vision-language model once. Of 48 questions",
         "Questions CodeVQA Direct PnP-VQA gqa val 48 75.0 %",
         "CodeVQA − Direct in points",
         "paper: gqa testdev_balanced 12,578 49.03 % – 46.56 %",
