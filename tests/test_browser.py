@@ -7,7 +7,7 @@ import shutil
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from browser_kit import PICTURES, Visitor
@@ -133,7 +133,12 @@ def test_nothing_above_the_answer_moves_and_no_word_is_broken(visit: Visit, widt
     parts = ["columns", "pictures", "question", "hint", "ask", "example-0", "status", "answer"]
     someone.until(lambda: "yes" in someone.answer() and not someone.streams, "a page that can be left")
     someone.page.add_init_script(f"({ABOVE})({parts})")
-    someone.page.route(re.compile("/(Gallery|Textbox)[^/]*[.]js$"), lambda route: (time.sleep(0.3), route.continue_()))
+
+    def load_late(route: Any) -> None:
+        time.sleep(0.3)
+        route.continue_()
+
+    someone.page.route(re.compile("/(Gallery|Textbox)[^/]*[.]js$"), load_late)
     someone.page.reload()
     someone.until(lambda: "yes" in someone.answer(), "the opening example")
     for number in (2, 4):

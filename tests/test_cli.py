@@ -219,10 +219,10 @@ def test_everything_that_is_printed_goes_one_way() -> None:
     for file in (ROOT / "codevqa" / "cli").glob("*.py"):
         for node in ast.walk(ast.parse(file.read_text("utf-8"))):
             name = node.id if isinstance(node, ast.Name) else node.attr if isinstance(node, ast.Attribute) else ""
-            assert name not in ("print", "pprint", "echo", "secho", "__stdout__", "__stderr__"), f"{file}:{node.lineno}"
+            assert name not in ("print", "pprint", "echo", "secho", "__stdout__", "__stderr__"), f"{file}: {name}"
             if file.name != "printing.py":
                 stream = isinstance(node, ast.Attribute) and ast.unparse(node.value).endswith(("stdout", "stderr"))
-                assert not stream or name in ("isatty", "fileno"), f"{file}, line {node.lineno}: use print_text"
+                assert not stream or name in ("isatty", "fileno"), f"{file}, {ast.unparse(node)}: use print_text"
 
 
 def test_what_is_logged_is_told_as_anything_else(codevqa: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:

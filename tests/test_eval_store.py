@@ -6,6 +6,7 @@ import shutil
 import sqlite3
 import subprocess
 import sys
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -131,7 +132,11 @@ def test_a_file_that_is_no_run_is_not_written(statement: str, tmp_path: Path) ->
     with closing(sqlite3.connect(tmp_path / "run.sqlite")) as db:
         db.execute(statement)
     before = (tmp_path / "run.sqlite").read_bytes()
-    for write in (lambda: Store.open(tmp_path, writable=True), lambda: Store.create(tmp_path, INFO)):
+    writes: tuple[Callable[[], object], ...] = (
+        lambda: Store.open(tmp_path, writable=True),
+        lambda: Store.create(tmp_path, INFO),
+    )
+    for write in writes:
         with pytest.raises(InputError) as caught:
             write()
         assert "https://" not in str(caught.value) and "\n" not in str(caught.value)

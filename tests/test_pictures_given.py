@@ -281,4 +281,4 @@ def test_leaving_a_stream_ends_what_is_under_way() -> None:
 
 def test_one_text_is_no_list_of_sets(mini: CodeVQA) -> None:
     with pytest.raises(InputError, match="Give a list of two or more"):
-        mini.compare("photos/", "How many houses are there?")  # type: ignore[arg-type]
+        mini.compare("photos/", "How many houses are there?")
