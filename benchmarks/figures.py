@@ -113,8 +113,8 @@ def main() -> None:
         sys.stdout.write(f"{line}\n")
         sys.stdout.flush()
     today = datetime.now(UTC)
-    where = f"Preset `mini-vlm`, seeds {options.seeds}, {today.day} {today:%B %Y}, commit {options.commit}."
-    lines.append(f"\n{where} Intervals are 95 %, clustered by picture.\n")
+    where = f"`python benchmarks/figures.py WORK --nlvr NLVR`, on {today.day} {today:%B %Y}, commit {options.commit}."
+    lines.append(f"\n{where} Intervals are 95 %, by picture.\n")
     sys.stdout.write(f"{where}\n")
     if options.write:
         text = README.read_text(encoding="utf-8")

@@ -149,4 +149,4 @@ def test_options_of_the_command_line_go_to_the_log_and_not_on_the_page(caplog: p
         shown.feed_without("pnpvqa", Failed(error))
         assert "No such model." in view.message and command not in view.message + shown.view().baseline
         assert command in caplog.text
-    assert "Whoever runs it" in feed(shown, Failed(ErrorRecord("SetupError", "Give --form chat."))).message
+    assert "The reason is in its log" in feed(shown, Failed(ErrorRecord("SetupError", "Give --form chat."))).message

@@ -44,7 +44,7 @@ _WORKING = "working ..."
 _TITLES = {"direct": "No program, asked directly", "pnpvqa": "No program, from captions (PnP-VQA)"}
 _OPTIONS = re.compile(r"(?<!\S)--[a-z]|\bcodevqa [a-z]|\bpip install|\b[A-Z]{3,}_[A-Z]")
 """What only somebody at a command line can use: options, commands, variables of the environment."""
-_FAILED = "The page cannot answer. Whoever runs it finds the reason in its log."
+_FAILED = "The page cannot answer. The reason is in its log."
 _NEXT = {
     "repair": " It is written again.",
     "others": " Other programs are run.",

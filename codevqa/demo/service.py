@@ -40,7 +40,7 @@ PACE = 0.03
 """Seconds between two views of a question: a browser draws no faster."""
 _LOOK_S = 0.3
 """How often it is looked whether a model waits for its server."""
-OWN_FAULT = "The page itself failed. Whoever runs it finds the reason in its log."
+OWN_FAULT = "The page itself failed. The reason is in its log."
 
 
 @dataclass(frozen=True)
