@@ -211,13 +211,13 @@ class Reader:
             start_new_session=True,
         )
         begun = ""
-        if line.startswith("codevqa demo"):  # serves until it is interrupted
+        if line.startswith("codevqa demo"):  # serves until it is told to end
             assert process.stdout is not None
             while "http://127.0.0.1:" not in begun:
                 printed = process.stdout.readline()
                 assert printed, begun
                 begun += printed
-            os.killpg(process.pid, signal.SIGINT)
+            os.killpg(process.pid, signal.SIGTERM)  # SIGINT is ignored in the background of a shell
         output, errors = process.communicate(timeout=300)
         return Done(process.returncode, begun + output, errors or "")
 
