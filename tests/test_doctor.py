@@ -138,6 +138,7 @@ def test_a_server_with_a_rate_limit_is_not_waited_for_beyond_the_seconds(codevqa
     assert "asks to wait 60 s" in done.stderr and "--seconds 20" in done.stderr
 
 
+@pytest.mark.slow
 def test_it_says_how_long_a_slow_server_takes() -> None:
     lines: list[str] = []
     with serving(Fault(""), seconds=1.6) as server:
@@ -153,6 +154,7 @@ def test_a_file_that_is_there_stays(codevqa: CommandLine, tmp_path: Path) -> Non
     assert done.returncode == 2 and (tmp_path / "my.toml").read_text() == "seed = 3\n"
 
 
+@pytest.mark.slow
 def test_the_models_of_the_package_have_charts(codevqa: CommandLine) -> None:
     chart = json.loads(codevqa("doctor", "--json", "--quiet").stdout)
     verdicts = {finding["test"]: finding["verdict"] for finding in chart["findings"]}

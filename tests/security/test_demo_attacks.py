@@ -142,6 +142,7 @@ def test_no_visitor_plants_an_address(demo: str) -> None:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="counts threads of another process")
+@pytest.mark.slow
 def test_two_hundred_visitors_share_a_bounded_number_of_threads(server: Server) -> None:
     def threads() -> int:
         status = Path(f"/proc/{server.process}/status").read_text()
