@@ -201,3 +201,22 @@ def test_a_direct_question_over_the_limit_is_refused_or_asked_whole() -> None:
     vqa.ask([RED, GREEN, BLUE], "How many cups are there?", method="direct")
     assert [len(request.pictures) for request in eyes.requests] == [3]
     vqa.close()
+
+
+def test_a_new_chart_takes_back_what_an_earlier_one_found(codevqa: CommandLine, tmp_path: Path) -> None:
+    file = str(tmp_path / "my.toml")
+    with serving(FAULTS["log-probabilities missing"]) as server:
+        ask_doctor(codevqa, server.url, "--save", file)
+    assert not configure(file).settings.query.probabilities
+    with serving(Fault("")) as server:
+        codevqa("doctor", "--preset", file, "--save", file, OPENAI_BASE_URL=server.url)
+    assert configure(file).settings.query.probabilities
+
+
+def test_a_model_whose_reading_was_not_tested_is_shown_one_picture() -> None:
+    weak = Finding("sees", "weak", "3 of 8", ""), Finding("pictures", "unknown", "reads neither", "", 1)
+    assert Chart("m", "", "2026-11-29", 0, 50, 9.0, weak).settings()["query.pictures"] == 1
+    blind = Chart("m", "", "2026-11-29", 0, 50, 9.0, (weak[1], Finding("sees", "fails", "no eyes", "", 0)))
+    assert blind.settings()["query.pictures"] == 0
+    findings, _ = examine(FAULTS["blind, and silent about it"], 3)
+    assert {finding.test: finding.limit for finding in findings}["pictures"] == 1

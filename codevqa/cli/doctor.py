@@ -80,7 +80,7 @@ def doctor(
         warn(f"{stopped} What was measured until then is kept: {exam.requests} requests.")
     if save is not None and findings:
         _save(save, choice, chart)
-    raise Exit(status or int(": fails" in chart.result))
+    raise Exit(status or int(bool(chart.failed)))
 
 
 class _Captioned:

@@ -72,9 +72,14 @@ class Chart:
     """Why not all tests ran; empty where all did."""
 
     @property
+    def failed(self) -> tuple[Finding, ...]:
+        """The tests that the model does not pass."""
+        return tuple(finding for finding in self.findings if finding.verdict == "fails")
+
+    @property
     def result(self) -> str:
         """Date and result on one line, as reports repeat it."""
-        bad = [f"{finding.test} ({finding.measured})" for finding in self.findings if finding.verdict == "fails"]
+        bad = [f"{finding.test} ({finding.measured})" for finding in self.failed]
         partly = f"; not finished after {len(self.findings)} tests" if self.stopped else ""
         return f"{self.date}: {'fails ' + ', '.join(bad) if bad else 'passed'}{partly}"
 
@@ -86,8 +91,8 @@ class Chart:
         for test, name in names.items():
             if test in by_test and (limit := by_test[test].limit) is not None:
                 values[name] = limit
-        if "probabilities" in by_test and by_test["probabilities"].verdict != "ok":
-            values["query.probabilities"] = False
+        if "probabilities" in by_test:  # said either way: the file may hold what an earlier chart found
+            values["query.probabilities"] = by_test["probabilities"].verdict == "ok"
         return values
 
 
@@ -208,7 +213,7 @@ class Examination:
 
     def _shows_all(self) -> Result:
         if not self._reads:
-            return Result("unknown", "reads neither numbers nor colors")
+            return Result("unknown", "reads neither numbers nor colors", 1)
         limit = 1
         for count in SETS:
             try:
